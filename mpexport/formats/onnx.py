@@ -1,0 +1,127 @@
+"""ONNX, through tf2onnx: names as in the signature, checked in full, weights in a stable order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpexport import dtypes
+from mpexport.errors import UsageError
+from mpexport.formats import Contract, Conversion, FormatSpec, head
+
+if TYPE_CHECKING:
+    from mpexport.tf.normalized import NormalizedModel
+
+# A protobuf message cannot exceed 2 GiB; larger weights go to a file beside the model.
+EXTERNAL_DATA_BYTES = 2**31 - 2**20
+MIN_OPSET, MAX_OPSET = 13, 18
+
+
+@dataclass(frozen=True)
+class OnnxOptions:
+    """Options of the onnx format."""
+
+    opset: int = field(default=18, metadata={"help": "Opset of the standard domain."})
+
+
+def _convert(model: NormalizedModel, path: Path, options: OnnxOptions) -> Conversion:
+    from mpexport.tf.to_onnx import build_onnx
+
+    if not MIN_OPSET <= options.opset <= MAX_OPSET:
+        raise UsageError(
+            f"--opset {options.opset}: not supported", hint=f"{MIN_OPSET} to {MAX_OPSET}"
+        )
+    key = model.source.choose()
+    proto, signature = build_onnx(model, key, options.opset)
+    _save(proto, path, external=model.weight_bytes([key]) > EXTERNAL_DATA_BYTES)
+    return Conversion((signature,), notes=tuple(model.notes))
+
+
+def _save(proto: Any, path: Path, *, external: bool) -> None:
+    import onnx
+
+    if external:
+        # The location is relative to the model file and is kept when both are renamed together.
+        onnx.save_model(
+            proto,
+            str(path),
+            save_as_external_data=True,
+            all_tensors_to_one_file=True,
+            location=f"{path.name}.data",
+            size_threshold=1024,
+        )
+    else:
+        onnx.save_model(proto, str(path))
+
+
+def _check(path: Path, promised: Conversion, options: OnnxOptions) -> Contract:
+    import onnx
+
+    violations: list[str] = []
+    try:
+        onnx.checker.check_model(str(path), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
+        violations.append(f"onnx.checker: {str(e).strip().splitlines()[0]}")
+    model = onnx.load(str(path), load_external_data=False)
+    opsets = {o.domain: o.version for o in model.opset_import}
+    ops: Counter[str] = Counter()
+    graphs = [model.graph]
+    while graphs:
+        graph = graphs.pop()
+        for node in graph.node:
+            ops[node.op_type] += 1
+            if node.domain not in ("", "ai.onnx", "ai.onnx.ml"):
+                violations.append(f"op {node.op_type} is of domain {node.domain}")
+            for attribute in node.attribute:
+                graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+                if attribute.name == "to" and attribute.i in _HALF:
+                    violations.append(f"node {node.name} casts to 16 bits")
+        for tensor in graph.initializer:
+            if tensor.data_type in _HALF:
+                violations.append(f"initializer {tensor.name} is 16 bits")
+    signature = promised.signatures[0]
+    violations += _io_violations("input", signature.inputs, model.graph.input)
+    violations += _io_violations("output", signature.outputs, model.graph.output)
+    if opsets.get("") != options.opset:
+        violations.append(f"opset is {opsets.get('')}, not {options.opset}")
+    return Contract(tuple(violations), dict(sorted(ops.items())), {"opset": opsets.get("")})
+
+
+_HALF = frozenset({10, 16})  # onnx.TensorProto.FLOAT16, BFLOAT16
+
+
+def _io_violations(side: str, specs: Any, values: Any) -> list[str]:
+    import onnx
+
+    written = {v.name: v.type.tensor_type.elem_type for v in values}
+    names = {s.name for s in specs}
+    if set(written) != names:
+        return [f"{side}s are {sorted(written)}, not {sorted(names)}"]
+    violations = []
+    for spec in specs:
+        kind = dtypes.canonical(onnx.TensorProto.DataType.Name(written[spec.name]))
+        if kind != spec.dtype:
+            violations.append(f"{side} {spec.name} is {kind}, not {spec.dtype}")
+    return violations
+
+
+def _sniff(path: Path) -> bool:
+    # An ONNX file is a bare protobuf: field 1 (ir_version, varint) comes first in every writer.
+    start = head(path, 2)
+    return len(start) == 2 and start[0] == 0x08 and 1 <= start[1] <= 30
+
+
+SPEC = FormatSpec(
+    name="onnx",
+    title="ONNX file for onnxruntime and others",
+    suffix=".onnx",
+    is_directory=False,
+    options=OnnxOptions,
+    sniff=_sniff,
+    modules=("tensorflow", "tf2onnx", "onnx"),
+    extra="onnx",
+    convert=_convert,
+    check=_check,
+)

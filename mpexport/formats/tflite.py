@@ -1,0 +1,236 @@
+"""TFLite: builtin ops only, float32 or float16 weights, dynamic batch where the runtime can."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+from mpexport import dtypes
+from mpexport.errors import ConversionError, UsageError
+from mpexport.formats import Contract, Conversion, FormatSpec, head
+from mpexport.signature import Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from mpexport.tf.normalized import NormalizedModel
+
+# Offsets in a flatbuffer are 32 bits, signed.
+LIMIT_BYTES = 2**31 - 1
+Shape = tuple[Optional[int], ...]
+
+
+@dataclass(frozen=True)
+class TfliteOptions:
+    """Options of the tflite format."""
+
+    weights: str = field(
+        default="float32",
+        metadata={
+            "help": "Stored element type of the weights; compute stays float32.",
+            "choices": ("float32", "float16"),
+        },
+    )
+    batch: Optional[int] = field(
+        default=None, metadata={"help": "Fix the batch size of every input.", "metavar": "N"}
+    )
+    input_shape: tuple[str, ...] = field(
+        default=(),
+        metadata={"help": "Fix the shape of one input.", "metavar": "NAME:[1,28,28]"},
+    )
+
+
+def parse_input_shapes(texts: tuple[str, ...]) -> dict[str, Shape]:
+    """``name:[1,28,?]`` → shape by name; ``?`` or ``-1`` is a size unknown until run time.
+
+    Raises:
+        UsageError: A text has another form.
+    """
+    shapes: dict[str, Shape] = {}
+    for text in texts:
+        match = re.fullmatch(r"(.+):\[\s*((?:-1|\?|\d+)(?:\s*,\s*(?:-1|\?|\d+))*)?\s*\]", text)
+        if match is None:
+            raise UsageError(f"--input-shape {text}: expected NAME:[1,28,28]")
+        sizes = [s.strip() for s in (match.group(2) or "").split(",") if s.strip()]
+        shapes[match.group(1)] = tuple(None if s in ("?", "-1") else int(s) for s in sizes)
+    return shapes
+
+
+def _requested_shapes(signature: Signature, options: TfliteOptions) -> dict[str, Shape]:
+    shapes = parse_input_shapes(options.input_shape)
+    names = {s.name: s for s in signature.inputs}
+    for name, shape in shapes.items():
+        if name not in names:
+            raise UsageError(
+                f"--input-shape {name}: there is no such input", hint=f"inputs: {', '.join(names)}"
+            )
+        old = names[name].shape
+        fits = old is None or (
+            len(old) == len(shape) and all(o is None or o == n for o, n in zip(old, shape))
+        )
+        if not fits:
+            raise UsageError(f"--input-shape {name}:{list(shape)} does not fit {names[name]}")
+    if options.batch is not None:
+        if options.batch < 1:
+            raise UsageError(f"--batch {options.batch}: must be at least 1")
+        shapes = {**_batch_shapes(signature, options.batch), **shapes}
+    return shapes
+
+
+def _batch_shapes(signature: Signature, batch: int) -> dict[str, Shape]:
+    """Shapes of the inputs whose leading size is unknown, with the batch put in."""
+    return {
+        s.name: (batch, *s.shape[1:]) for s in signature.inputs if s.shape and s.shape[0] is None
+    }
+
+
+def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conversion:
+    from mpexport.tf.inline import concrete_of, flatten
+    from mpexport.tf.weights import refuse_outside_float16
+
+    key = model.source.choose()
+    signature = model.signature(key)
+    shapes = _requested_shapes(signature, options)
+    half = options.weights == "float16"
+    size = model.weight_bytes([key]) // (2 if half else 1)
+    if size > LIMIT_BYTES:
+        raise ConversionError(
+            f"the weights take {size / 2**30:.2f} GiB; a TFLite file cannot exceed 2 GiB",
+            hint="--float16 halves them" if not half and size // 2 < LIMIT_BYTES else "use onnx",
+            where="weights",
+        )
+    notes = list(model.notes)
+    if half:
+        refuse_outside_float16(model, key)
+    holder = model.holder([key])
+    if shapes:
+        content = _run_converter(concrete_of(flatten(model.program, key, shapes)), holder, half)
+    else:
+        try:
+            content = _run_converter(model.function(key), holder, half)
+        except ConversionError:
+            shapes = _batch_shapes(signature, 1)
+            if not shapes:
+                raise
+            flat = flatten(model.program, key, shapes)
+            content = _run_converter(concrete_of(flat), holder, half)
+            notes.append(
+                "the converter cannot keep the batch of this model dynamic: it is fixed to 1; "
+                "--batch N fixes another"
+            )
+    path.write_bytes(content)
+    inputs = tuple(TensorSpec(s.name, shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs)
+    precision = "float16-weights" if half else "float32"
+    return Conversion((Signature(key, inputs, signature.outputs),), precision, tuple(notes))
+
+
+def _run_converter(function: Any, holder: Any, half: bool) -> bytes:
+    import tensorflow as tf
+
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], holder)
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    if half:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.target_spec.supported_types = [tf.float16]
+    try:
+        content: bytes = converter.convert()
+    except Exception as e:
+        # The converter raises ConverterError, but also bare exceptions of MLIR and of Python.
+        raise _explain(e) from e
+    return content
+
+
+def _explain(error: Exception) -> ConversionError:
+    """The op (and where it comes from) out of kilobytes of converter output."""
+    text = str(error)
+    ops = re.findall(r"'(tf\.\w+)' op (?:is neither a custom op nor a flex op|requires)", text)
+    ops += re.findall(r"failed to legalize operation '(tf\.\w+)'", text)
+    named = ", ".join(dict.fromkeys(ops))
+    layer = re.search(r'fused\["(\w+):", "([^"@]+)@?', text)
+    where = layer.group(2) if layer else ""
+    if not named:
+        line = next((x.strip() for x in text.splitlines() if x.strip()), type(error).__name__)
+        return ConversionError(f"the TFLite converter failed: {line[:200]}", where=where)
+    at = f" at {where}" if where else ""
+    return ConversionError(
+        f"TFLite has no builtin for {named}{at}",
+        hint="replace the layer, fix its shapes (--batch, --input-shape), or use onnx",
+        where=where or named,
+        details={"ops": sorted(set(ops))},
+    )
+
+
+def _check(path: Path, promised: Conversion, options: TfliteOptions) -> Contract:
+    from tensorflow.lite.python import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
+    names = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k.startswith("_")}
+    types = {v: k for k, v in vars(schema.TensorType).items() if not k.startswith("_")}
+    violations: list[str] = []
+    ops: Counter[str] = Counter()
+    for graph in model.subgraphs:
+        widened = set()
+        for op in graph.operators:
+            code = model.operatorCodes[op.opcodeIndex]
+            builtin = max(code.builtinCode, code.deprecatedBuiltinCode)
+            name = names.get(builtin, f"builtin {builtin}")
+            if name == "CUSTOM":
+                custom = (code.customCode or b"").decode(errors="replace")
+                violations.append(f"custom op {custom}: a plain runtime cannot run it")
+                name = custom
+            ops[name] += 1
+            if name == "DEQUANTIZE":
+                widened.update(op.inputs.tolist())
+        for i, tensor in enumerate(graph.tensors):
+            kind = types.get(tensor.type, str(tensor.type))
+            stored = promised.precision == "float16-weights" and i in widened
+            if kind in ("FLOAT16", "BFLOAT16") and not stored:
+                violations.append(f"tensor {tensor.name.decode(errors='replace')} is {kind}")
+    violations += _signature_violations(model, promised.signatures[0], types)
+    facts: dict[str, Any] = {"schema_version": model.version}
+    for item in model.metadata or []:
+        if item.name == b"min_runtime_version":
+            raw = model.buffers[item.buffer].data
+            facts["min_runtime_version"] = bytes(raw).rstrip(b"\0").decode()
+    return Contract(tuple(violations), dict(sorted(ops.items())), facts)
+
+
+def _signature_violations(model: Any, promised: Signature, types: dict[int, str]) -> list[str]:
+    found = {s.signatureKey.decode(): s for s in model.signatureDefs or []}
+    if promised.key not in found:
+        return [f"signature {promised.key} is missing"]
+    signature = found[promised.key]
+    tensors = model.subgraphs[signature.subgraphIndex].tensors
+    violations = []
+    for side, specs, maps in (
+        ("input", promised.inputs, signature.inputs),
+        ("output", promised.outputs, signature.outputs),
+    ):
+        written = {m.name.decode(): tensors[m.tensorIndex] for m in maps}
+        names = {s.name for s in specs}
+        # An input that no output depends on is left out by the converter.
+        if not set(written) <= names or (side == "output" and set(written) != names):
+            violations.append(f"{side}s are {sorted(written)}, not {sorted(names)}")
+            continue
+        for spec in specs:
+            if spec.name in written:
+                kind = dtypes.canonical(types[written[spec.name].type])
+                if kind != spec.dtype:
+                    violations.append(f"{side} {spec.name} is {kind}, not {spec.dtype}")
+    return violations
+
+
+SPEC = FormatSpec(
+    name="tflite",
+    title="TFLite file of builtin ops",
+    suffix=".tflite",
+    is_directory=False,
+    options=TfliteOptions,
+    sniff=lambda path: head(path, 8)[4:8] == b"TFL3",
+    modules=("tensorflow",),
+    extra="tensorflow",
+    convert=_convert,
+    check=_check,
+    variants={"tflite-float16": {"weights": "float16"}},
+)

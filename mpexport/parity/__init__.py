@@ -1,0 +1,1 @@
+"""Parity: does a file compute what its model computes?"""

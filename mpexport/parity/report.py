@@ -1,0 +1,85 @@
+"""The answer of a comparison, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mpexport.findings import Verdict
+from mpexport.parity.row import TensorComparison
+
+
+def verdict_of(rows: Iterable[TensorComparison]) -> Verdict:
+    """FAIL if any output fails; INCONCLUSIVE without rows or if any is; else PASS."""
+    verdicts = {row.verdict for row in rows}
+    if Verdict.FAIL in verdicts:
+        return Verdict.FAIL
+    return Verdict.PASS if verdicts == {Verdict.PASS} else Verdict.INCONCLUSIVE
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """A reference against a candidate. True only if everything was compared and passed.
+
+    Attributes:
+        reference: Path or description.
+        candidate: Path or description.
+        environment: Of the candidate's runtime, see `mpexport.runtimes.Session.environment`.
+        rows: One per output.
+        seed: Seed of the sample inputs.
+        num_samples: Samples run, over all cases.
+        inputs_sha256: Digest of the inputs, see `mpexport.parity.inputs.digest`.
+        notes: Lines for the reader, for example a batch that had to be fixed.
+    """
+
+    reference: str
+    candidate: str
+    environment: dict[str, Any]
+    rows: tuple[TensorComparison, ...]
+    seed: int
+    num_samples: int
+    inputs_sha256: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """See `verdict_of`."""
+        return verdict_of(self.rows)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the verdict is PASS."""
+        return self.verdict is Verdict.PASS
+
+    def __bool__(self) -> bool:
+        """Whether the verdict is PASS."""
+        return self.passed
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object, the verdict included."""
+        return {
+            "reference": self.reference,
+            "candidate": self.candidate,
+            "verdict": self.verdict.value,
+            "environment": self.environment,
+            "outputs": [row.to_json() for row in self.rows],
+            "seed": self.seed,
+            "num_samples": self.num_samples,
+            "inputs_sha256": self.inputs_sha256,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ParityReport:
+        """The inverse of `to_json`; the verdict is derived again from the rows."""
+        return cls(
+            reference=data["reference"],
+            candidate=data["candidate"],
+            environment=data["environment"],
+            rows=tuple(TensorComparison.from_json(row) for row in data["outputs"]),
+            seed=data["seed"],
+            num_samples=data["num_samples"],
+            inputs_sha256=data["inputs_sha256"],
+            notes=tuple(data["notes"]),
+        )

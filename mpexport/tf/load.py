@@ -1,0 +1,273 @@
+"""Load a source of any kind into one form: a restored SavedModel with named signatures.
+
+Keras files are loaded by the generation of Keras that wrote them and exported to a temporary
+SavedModel first, so that everything behind this module sees one kind of source.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2
+
+from mpexport.errors import ConversionError, InputError, MpExportError, UnsafeModelError, UsageError
+from mpexport.plugins import did_you_mean
+from mpexport.safety import refuse_unsafe, scan_config
+from mpexport.sources import SourceOptions, sniff
+from mpexport.tf import concrete
+from mpexport.tf.policy import LayerPolicy, config_policies, saved_model_policies
+
+
+@dataclass
+class LoadedModel:
+    """A source, restored.
+
+    Attributes:
+        options: How it was asked for.
+        model: The restored object; keeps variables and tables alive.
+        signatures: Signature key → ConcreteFunction; all of them.
+        chosen: Key of the signature that formats with a single signature use; None when the user
+            has to choose.
+        policies: dtype policies of the layers, where the source has them.
+        notes: What the user should know.
+    """
+
+    options: SourceOptions
+    model: Any
+    signatures: dict[str, Any]
+    chosen: str | None
+    policies: list[LayerPolicy] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def distinct(self) -> list[str]:
+        """One key for each different function; `chosen` stands for its group."""
+        keys = sorted(self.signatures, key=lambda k: (k != self.chosen, k))
+        return list({concrete.identity(self.signatures[k]): k for k in reversed(keys)}.values())
+
+    def choose(self) -> str:
+        """The one signature to use.
+
+        Raises:
+            UsageError: There are several and none was named.
+        """
+        if self.chosen is None:
+            names = ", ".join(sorted(self.signatures))
+            raise UsageError(
+                f"{self.options.path}: has several signatures: {names}",
+                hint="choose one: --signature NAME",
+                where=self.options.path,
+            )
+        return self.chosen
+
+
+def first_line(error: BaseException) -> str:
+    """The first non-empty line of an exception's text, at most 200 characters."""
+    for line in str(error).splitlines():
+        if line.strip():
+            return line.strip()[:200]
+    return type(error).__name__
+
+
+def load(options: SourceOptions, scratch: Path) -> LoadedModel:
+    """Loads a source.
+
+    Args:
+        options: What to load.
+        scratch: A directory for the temporary SavedModel of a Keras file.
+
+    Raises:
+        InputError: Missing or damaged.
+        UnsafeModelError: It would run its author's code.
+        UsageError: The signature or tag isn't there, or has to be chosen.
+        ConversionError: Keras cannot export it.
+    """
+    kind = sniff(options.path)
+    imported = _import_modules(options)
+    if kind.name == "savedmodel":
+        return _load_saved_model(options, options.path, saved_model_policies(Path(options.path)))
+    if kind.name == "h5":
+        config, legacy = _h5_config(options)
+    else:
+        config, legacy = kind.config, kind.is_legacy_keras
+    if not options.allow_code:
+        generation = "tf_keras" if legacy else "keras"
+        known = _registered(generation) if imported else frozenset()
+        refuse_unsafe(options.path, list(scan_config(config)), known)
+    directory = scratch / "source_savedmodel"
+    if legacy:
+        from mpexport.tf.keras2 import export_keras2 as export
+    else:
+        from mpexport.tf.keras3 import export_keras3 as export
+    try:
+        export(options, directory)
+    except MpExportError:
+        raise
+    except Exception as e:
+        raise _keras_failure(options, e, legacy) from e
+    return _load_saved_model(options, str(directory), config_policies(config))
+
+
+def _keras_failure(options: SourceOptions, error: Exception, legacy: bool) -> MpExportError:
+    generation = "tf-keras" if legacy else "Keras"
+    text = first_line(error)
+    unknown = "Unknown layer" in str(error) or "Could not locate class" in str(error)
+    if unknown or "Unknown object" in str(error) or "Unknown activation" in str(error):
+        return UnsafeModelError(
+            f"{options.path}: needs a custom class: {text}",
+            hint="name the module that registers it: --import my_package.layers",
+            where=options.path,
+        )
+    damaged = (OSError, KeyError, EOFError, ImportError)
+    if isinstance(error, damaged) or "file" in text.lower() or "weights" in text.lower():
+        return InputError(f"{options.path}: {generation} cannot load it: {text}", where=options.path)
+    return ConversionError(
+        f"{options.path}: {generation} cannot load or export it: {text}", where=options.path
+    )
+
+
+def _import_modules(options: SourceOptions) -> bool:
+    for name in options.imports:
+        sys.path.insert(0, "")
+        try:
+            importlib.import_module(name)
+        except ImportError as e:
+            raise UsageError(
+                f"--import {name}: {first_line(e)}",
+                hint="the module must be importable from the current directory or be installed",
+            ) from e
+        finally:
+            sys.path.remove("")
+    return bool(options.imports)
+
+
+def _registered(generation: str) -> frozenset[str]:
+    """Names of the custom classes that the user's modules have registered."""
+    keras = importlib.import_module(generation)
+    objects = keras.saving.get_custom_objects()
+    return frozenset(objects)
+
+
+def _h5_config(options: SourceOptions) -> tuple[Any, bool]:
+    """The model config of an HDF5 file and whether Keras 2 wrote it."""
+    import h5py
+
+    try:
+        with h5py.File(options.path, "r") as f:
+            attributes = dict(f.attrs)
+    except OSError as e:
+        raise InputError(
+            f"{options.path}: the HDF5 file is damaged or cut off ({first_line(e)})",
+            hint="copy the file again",
+            where=options.path,
+        ) from e
+    raw = attributes.get("model_config")
+    if raw is None:
+        raise InputError(
+            f"{options.path}: holds weights only, not a model",
+            hint="save the whole model: model.save(...), not model.save_weights(...)",
+            where=options.path,
+        )
+    try:
+        config = json.loads(raw)
+    except (ValueError, RecursionError, TypeError) as e:
+        raise InputError(f"{options.path}: its model config is damaged", where=options.path) from e
+    version = attributes.get("keras_version", "2")
+    version = version.decode() if isinstance(version, bytes) else str(version)
+    return config, version.startswith(("1", "2"))
+
+
+def _tags(path: str, wanted: str | None) -> list[str]:
+    """The tag set to load; chosen by the user when there are several."""
+    message = saved_model_pb2.SavedModel()
+    file = Path(path) / "saved_model.pb"
+    try:
+        message.ParseFromString(file.read_bytes())
+    except (DecodeError, OSError) as e:
+        raise InputError(
+            f"{file}: the file is damaged or cut off", hint="copy it again", where=str(file)
+        ) from e
+    sets = [sorted(m.meta_info_def.tags) for m in message.meta_graphs]
+    if not sets:
+        raise InputError(f"{file}: the file is damaged: it holds no graph", where=str(file))
+    shown = "; ".join(",".join(s) or "(no tag)" for s in sets)
+    if wanted is not None:
+        tags = sorted(t for t in wanted.split(",") if t)
+        if tags not in sets:
+            raise UsageError(f"{path}: has no tag set {wanted!r}", hint=f"tag sets: {shown}")
+        return tags
+    if len(sets) > 1:
+        raise UsageError(
+            f"{path}: has several tag sets: {shown}", hint="choose one: --tag TAG", where=path
+        )
+    return sets[0]
+
+
+def _load_saved_model(
+    options: SourceOptions, path: str, policies: list[LayerPolicy]
+) -> LoadedModel:
+    tags = _tags(path, options.tag if path == options.path else None)
+    try:
+        model = tf.saved_model.load(path, tags=tags)
+    except Exception as e:
+        # Damage shows as anything from IndexError to tf.errors.OpError.
+        raise InputError(
+            f"{options.path}: the SavedModel is damaged or incomplete ({first_line(e)})",
+            hint="copy it again",
+            where=options.path,
+        ) from e
+    signatures = dict(model.signatures)
+    notes: list[str] = []
+    if not signatures or (options.signature and options.signature not in signatures):
+        signatures = _from_endpoint(options, model, signatures)
+    chosen = options.signature or _only_one(signatures, notes)
+    return LoadedModel(options, model, signatures, chosen, policies, notes)
+
+
+def _from_endpoint(options: SourceOptions, model: Any, signatures: dict[str, Any]) -> dict[str, Any]:
+    endpoints = {
+        name: function.concrete_functions
+        for name in dir(model)
+        if not name.startswith("_") or name == "__call__"
+        if (function := getattr(model, name, None)) is not None
+        and getattr(function, "concrete_functions", None)
+    }
+    named = ", ".join(sorted(endpoints)) or "none"
+    if options.signature is None:
+        raise UsageError(
+            f"{options.path}: has no signatures; its endpoints are: {named}",
+            hint="choose one: --signature NAME",
+            where=options.path,
+        )
+    if options.signature not in endpoints:
+        known = sorted({*signatures, *endpoints})
+        raise UsageError(
+            f"{options.path}: has no signature {options.signature!r}",
+            hint=did_you_mean(options.signature, known),
+            where=options.path,
+        )
+    functions = endpoints[options.signature]
+    if len(functions) > 1:
+        raise UsageError(
+            f"{options.path}: endpoint {options.signature!r} was traced {len(functions)} times",
+            hint="save the model with one signature: tf.saved_model.save(m, path, signatures=...)",
+        )
+    return {options.signature: concrete.with_names(functions[0])}
+
+
+def _only_one(signatures: dict[str, Any], notes: list[str]) -> str | None:
+    """The signature when there is one, or when all of them are the same function."""
+    if len(signatures) == 1:
+        return next(iter(signatures))
+    if len({concrete.identity(f) for f in signatures.values()}) == 1:
+        key = "serving_default" if "serving_default" in signatures else min(signatures)
+        others = ", ".join(sorted(k for k in signatures if k != key))
+        notes.append(f"signature {key} is used; {others} is the same function")
+        return key
+    return None

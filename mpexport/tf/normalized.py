@@ -1,0 +1,108 @@
+"""The canonical form: promoted signatures over the original variables, ready for every format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from mpexport.findings import Change
+from mpexport.signature import Signature
+from mpexport.tf import concrete, pipeline, resources
+from mpexport.tf.graph import HALF_TYPES, Program, arg_types, op_def, where
+from mpexport.tf.host_ops import refuse_host_ops
+from mpexport.tf.load import LoadedModel
+
+
+@dataclass
+class NormalizedModel:
+    """A loaded model after the passes.
+
+    Attributes:
+        source: What it was made from.
+        original: The program as traced, untouched.
+        program: The program after the passes; captures are widened.
+        chosen: Signature key that single-signature formats use, or None (see `LoadedModel`).
+        twins: float32 variables that stand for 16-bit ones.
+        changes: Everything the passes changed.
+        notes: What the user should know.
+        functions: Signature key → promoted ConcreteFunction.
+    """
+
+    source: LoadedModel
+    original: Program
+    program: Program
+    twins: list[Any]
+    changes: list[Change]
+    notes: list[str] = field(default_factory=list)
+    functions: dict[str, Any] = field(default_factory=dict)
+
+    def function(self, key: str) -> Any:
+        """The promoted ConcreteFunction of one signature; made once."""
+        if not self.functions:
+            self.functions = concrete.put_together(self.program.copy(), "f32_")
+        return self.functions[key]
+
+    def signature(self, key: str) -> Signature:
+        """Names, shapes and dtypes of one promoted signature."""
+        entry = self.program.entries[key]
+        return Signature(key, tuple(entry.inputs), tuple(entry.outputs))
+
+    def captures(self, keys: list[str] | None = None) -> list[Any]:
+        """All captured tensors of the given (default: all) signatures, each once."""
+        entries = [self.program.entries[k] for k in keys or self.program.entries]
+        return list({id(c): c for e in entries for c in e.captures}.values())
+
+    def holder(self, keys: list[str] | None = None) -> Any:
+        """A new trackable that owns exactly what the signatures capture."""
+        captures = self.captures(keys)
+        holder = tf.Module()
+        wanted = {id(c) for c in captures}
+        twins = [t for t in self.twins if id(t.handle) in wanted]
+        holder.resources = resources.owners(self.source.model, captures) + twins
+        return holder
+
+    def weight_bytes(self, keys: list[str] | None = None) -> int:
+        """Bytes of all captured values."""
+        return sum(resources.size_bytes(c) for c in self.captures(keys))
+
+
+def normalize(source: LoadedModel, io_dtype: str = "float32") -> NormalizedModel:
+    """Runs the normalization passes over all signatures of a model.
+
+    Args:
+        source: The loaded model; not changed.
+        io_dtype: ``float32`` widens 16-bit inputs and outputs, ``keep`` keeps them.
+
+    Raises:
+        UnsafeModelError: A signature holds an op that acts outside the graph.
+    """
+    original = concrete.take_apart(source.signatures)
+    refuse_host_ops(source.options.path, original.library.values(), source.options.allow_code)
+    program = original.copy()
+    context = pipeline.PassContext(io_dtype=io_dtype)
+    pipeline.run(program, "normalize", context)
+    twins, widened = resources.widen_captures(program)
+    context.changes.extend(widened)
+    notes = list(source.notes)
+    if not any(c.pass_name == "promote_compute_dtype" for c in context.changes) and not twins:
+        notes.append("nothing is in 16 bits: the model is exported as it is")
+    return NormalizedModel(source, original, program, twins, context.changes, notes)
+
+
+def half_tensors(program: Program) -> list[str]:
+    """Every place of a program where a 16-bit tensor is left: the proof that none is."""
+    found = []
+    for fdef in program.library.values():
+        for arg in [*fdef.signature.input_arg, *fdef.signature.output_arg]:
+            if arg.type in HALF_TYPES:
+                found.append(f"{fdef.signature.name}/{arg.name}")
+        for node in fdef.node_def:
+            definition = op_def(node)
+            if definition is None:
+                continue
+            args = [*definition.input_arg, *definition.output_arg]
+            if any(t in HALF_TYPES for types in arg_types(args, node) for t in types):
+                found.append(where(fdef, node))
+    return found

@@ -1,0 +1,70 @@
+"""Round float32 weights to float16 behind each read: what storing them in float16 does.
+
+Given::
+
+    k = ReadVariableOp{dtype: float}(kernel);  y = MatMul(x, k)
+
+Result::
+
+    k = ReadVariableOp{dtype: float}(kernel)
+    kr = Cast{half → float}(Cast{float → half}(k));  y = MatMul(x, kr)
+
+Fires on reads of float32 variables and on float32 constants of more than one element. Serves to
+compute the error that float16 storage explains.
+"""
+
+from __future__ import annotations
+
+from tensorflow.core.framework import types_pb2
+
+from mpexport.findings import Change
+from mpexport.tf.graph import FunctionDef, NodeDef, Program, rename_readers, unique_name, where
+from mpexport.tf.pipeline import GraphPass, PassContext
+
+_READS = {"ReadVariableOp": "value", "ResourceGather": "output", "ResourceGatherNd": "output"}
+
+
+def _weight_output(node: NodeDef) -> str | None:
+    if node.op in _READS and node.attr["dtype"].type == types_pb2.DT_FLOAT:
+        return f"{node.name}:{_READS[node.op]}:0"
+    if node.op == "Const" and node.attr["dtype"].type == types_pb2.DT_FLOAT:
+        sizes = [d.size for d in node.attr["value"].tensor.tensor_shape.dim]
+        elements = 1
+        for size in sizes:
+            elements *= size
+        return f"{node.name}:output:0" if elements > 1 else None
+    return None
+
+
+def _round_trip(fdef: FunctionDef, name: str, source: str) -> str:
+    for suffix, src, dst in (
+        ("narrow", types_pb2.DT_FLOAT, types_pb2.DT_HALF),
+        ("widen", types_pb2.DT_HALF, types_pb2.DT_FLOAT),
+    ):
+        node = fdef.node_def.add(name=f"{name}_{suffix}", op="Cast", input=[source])
+        node.attr["SrcT"].type, node.attr["DstT"].type = src, dst
+        source = f"{node.name}:y:0"
+    return source
+
+
+def _apply(program: Program, context: PassContext) -> list[Change]:
+    changes = []
+    for fdef in program.library.values():
+        taken: set[str] = set()
+        renamed: dict[str, str] = {}
+        border = set()
+        for node in list(fdef.node_def):
+            output = _weight_output(node)
+            if output is None:
+                continue
+            name = unique_name(fdef, taken, f"{node.name}/rounded")
+            renamed[output] = _round_trip(fdef, name, output)
+            border.add(f"{name}_narrow")
+            changes.append(Change(PASS.name, "weight-rounded", where(fdef, node)))
+        rename_readers(fdef, renamed, skip=frozenset(border))
+    return changes
+
+
+PASS = GraphPass(
+    name="round_weights_float16", stage="rounded", apply=_apply, after=("drop_identity_casts",)
+)

@@ -1,0 +1,71 @@
+"""Saturate 16-bit constants that are infinite, so that 0 × inf can't become NaN.
+
+Given::
+
+    mask = Const{dtype: half, value: -inf}          # was written as -1e9
+
+Result::
+
+    mask = Const{dtype: float, value: -1e9} → Cast{float → half}     # promotion drops the Cast
+
+Fires on a Const of float16 or bfloat16 that holds ±inf. Must not fire on float32 constants: an
+infinity there was written by the author.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework import tensor_util
+
+from mpexport.findings import Change
+from mpexport.tf.graph import HALF_TYPES, Program, rename_readers, unique_name, where
+from mpexport.tf.pipeline import GraphPass, PassContext
+
+# The value people write for masks. exp(-1e9) is 0, and sums of many of them stay finite, which the
+# largest float32 would not.
+SENTINEL = 1e9
+
+
+def _apply(program: Program, context: PassContext) -> list[Change]:
+    changes = []
+    for fdef in program.library.values():
+        taken: set[str] = set()
+        renamed: dict[str, str] = {}
+        casts = []
+        for node in fdef.node_def:
+            if node.op != "Const" or node.attr["dtype"].type not in HALF_TYPES:
+                continue
+            value = tensor_util.MakeNdarray(node.attr["value"].tensor).astype(np.float32)
+            infinite = np.isinf(value)
+            if not infinite.any():
+                continue
+            half = node.attr["dtype"].type
+            saturated = np.where(infinite, np.copysign(np.float32(SENTINEL), value), value)
+            node.attr["value"].tensor.CopyFrom(
+                tensor_util.make_tensor_proto(saturated, dtype=np.float32, shape=value.shape)
+            )
+            node.attr["dtype"].type = types_pb2.DT_FLOAT
+            cast_name = unique_name(fdef, taken, f"{node.name}/saturated")
+            casts.append((cast_name, node.name, half))
+            renamed[f"{node.name}:output:0"] = f"{cast_name}:y:0"
+            changes.append(
+                Change(
+                    PASS.name,
+                    "constant-saturated",
+                    where(fdef, node),
+                    f"{int(infinite.sum())} infinite value(s) of {types_pb2.DataType.Name(half)} "
+                    f"became ±{SENTINEL:g}",
+                )
+            )
+        rename_readers(fdef, renamed)
+        for name, source, half in casts:
+            cast = fdef.node_def.add(name=name, op="Cast", input=[f"{source}:output:0"])
+            cast.attr["SrcT"].type = types_pb2.DT_FLOAT
+            cast.attr["DstT"].type = half
+    return changes
+
+
+PASS = GraphPass(
+    name="saturate_sentinels", stage="normalize", apply=_apply, after=("strip_trace_attributes",)
+)

@@ -1,0 +1,187 @@
+"""The jobs a worker can do. State (the loaded model, open runtimes) lives as long as the worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from mpexport.errors import MpExportError
+
+if TYPE_CHECKING:
+    from mpexport.tf.normalized import NormalizedModel
+
+Job = Callable[..., "dict[str, Any]"]
+
+
+class Session:
+    """What one worker holds.
+
+    Args:
+        progress: Says what is being done, for a person who waits.
+    """
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self.progress = progress
+        self.model: Optional[NormalizedModel] = None
+
+    def run(self, job: str, args: dict[str, Any]) -> dict[str, Any]:
+        """Does one job by name."""
+        function = JOBS.get(job)
+        if function is None:
+            raise MpExportError(f"the worker knows no job {job!r}")
+        return function(self, **args)
+
+
+def _open(session: Session, source: dict[str, Any], io_dtype: str, cwd: str) -> dict[str, Any]:
+    """Loads and normalizes a source; later jobs work on it."""
+    from mpexport.sources import SourceOptions
+
+    options = SourceOptions.from_json(source)
+    session.progress(f"loading {options.path}")
+    if options.imports:
+        os.chdir(cwd)
+        sys.path.insert(0, cwd)
+    from mpexport.tf.describe import describe
+    from mpexport.tf.load import load
+    from mpexport.tf.normalized import normalize
+
+    loaded = load(options, Path(os.environ["TMPDIR"]))
+    session.progress("normalizing")
+    session.model = normalize(loaded, io_dtype)
+    return describe(session.model)
+
+
+def _opened(session: Session) -> NormalizedModel:
+    if session.model is None:
+        raise MpExportError("no model is open in this worker")
+    return session.model
+
+
+def _check(session: Session) -> dict[str, Any]:
+    from mpexport.tf.check import check
+
+    return check(_opened(session)).to_json()
+
+
+def _convert(session: Session, format: str, options: dict[str, Any], path: str) -> dict[str, Any]:
+    """Writes one format and reads the file back against its contract."""
+    from mpexport import formats
+
+    spec = formats.get(format)
+    chosen = spec.options(**options)
+    session.progress(f"converting to {format}")
+    conversion = spec.convert(_opened(session), Path(path), chosen)
+    session.progress(f"checking {format}")
+    contract = spec.check(Path(path), conversion, chosen)
+    return {"conversion": conversion.to_json(), "contract": contract.to_json()}
+
+
+def _reference(
+    session: Session, key: str, cases: list[str], kinds: list[str], output: str
+) -> dict[str, Any]:
+    """Runs the trained model and the references on stored cases.
+
+    Args:
+        session: The worker's state.
+        key: Signature key.
+        cases: Directories of input arrays.
+        kinds: Of ``trained``, ``reference`` and ``rounded``.
+        output: Results go to ``output/KIND/INDEX``.
+    """
+    from mpexport.tensors import load_npy_dir, save_npy_dir
+    from mpexport.tf import reference
+
+    model = _opened(session)
+    names = [s.name for s in model.program.entries[key].inputs]
+    answer: dict[str, Any] = {}
+    for kind in kinds:
+        session.progress(f"running the {kind} model")
+        function = None
+        if kind != "trained":
+            made = reference.make_reference(model, key, round_weights=kind == "rounded")
+            function, answer[f"{kind}_dtype"] = made.function, made.dtype
+        for i, case in enumerate(cases):
+            inputs = load_npy_dir(Path(case))
+            if function is None:
+                outputs, reason = reference.run_trained(model, key, inputs)
+                if outputs is None:
+                    answer["trained_unavailable"] = reason
+                    break
+            else:
+                outputs = reference.run(function, names, inputs)
+            save_npy_dir(outputs, Path(output) / kind / str(i))
+    return answer
+
+
+def _runtime(format: str, name: Optional[str]) -> Any:
+    from mpexport import runtimes
+
+    return runtimes.get(name) if name else runtimes.for_format(format)
+
+
+def _inspect(
+    session: Session, format: str, runtime: Optional[str], path: str, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Opens an exported file: its signature and what runs it."""
+    from mpexport.runtimes import RuntimeOptions
+
+    opened = _runtime(format, runtime).open(Path(path), RuntimeOptions(**options))
+    try:
+        return {"environment": opened.environment(), "signature": opened.signature.to_json()}
+    finally:
+        opened.close()
+
+
+def _run(
+    session: Session,
+    format: str,
+    runtime: Optional[str],
+    path: str,
+    options: dict[str, Any],
+    cases: list[str],
+    output: str,
+) -> dict[str, Any]:
+    """Runs an exported file on stored cases; results go to ``output/INDEX``."""
+    from mpexport.runtimes import RuntimeOptions, run_in_chunks
+    from mpexport.tensors import load_npy_dir, save_npy_dir
+
+    spec = _runtime(format, runtime)
+    session.progress(f"running {os.path.basename(path)} in {spec.name}")
+    opened = spec.open(Path(path), RuntimeOptions(**options))
+    try:
+        for i, case in enumerate(cases):
+            outputs = run_in_chunks(opened, load_npy_dir(Path(case)))
+            save_npy_dir(outputs, Path(output) / str(i))
+        return {"environment": opened.environment(), "signature": opened.signature.to_json()}
+    finally:
+        opened.close()
+
+
+def _measure(
+    session: Session,
+    format: str,
+    runtime: Optional[str],
+    path: str,
+    options: dict[str, Any],
+    case: str,
+    timing: dict[str, Any],
+) -> dict[str, Any]:
+    """Times an exported file on one stored case."""
+    from mpexport.latency.measure import measure_file
+
+    spec = _runtime(format, runtime)
+    session.progress(f"timing {os.path.basename(path)} in {spec.name}")
+    return measure_file(spec.name, Path(path), options, Path(case), timing).to_json()
+
+
+JOBS: dict[str, Job] = {
+    "open": _open,
+    "check": _check,
+    "convert": _convert,
+    "reference": _reference,
+    "run": _run,
+    "inspect": _inspect,
+    "measure": _measure,
+}
