@@ -387,7 +387,10 @@ def _produce(
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         with run.worker() as worker:
             described = _open(worker, source, io_dtype)
-            written = [_convert(worker, target) for target in targets]
+            written = [
+                _convert(worker, target, is_last_use=not verify and target is targets[-1])
+                for target in targets
+            ]
             references = References(worker, scratch)
             if verify:
                 for key in _keys(written):
@@ -407,12 +410,13 @@ def _produce(
     return _Produced(described, files)
 
 
-def _convert(worker: Worker, target: _Target) -> Written:
+def _convert(worker: Worker, target: _Target, *, is_last_use: bool) -> Written:
     answer = worker.call(
         "convert",
         format=target.spec.name,
         options=asdict(target.options),
         path=str(target.building),
+        is_last_use=is_last_use,
     )
     conversion = Conversion.from_json(answer["conversion"])
     contract = Contract.from_json(answer["contract"])

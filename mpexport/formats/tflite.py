@@ -86,7 +86,6 @@ def _batch_shapes(signature: Signature, batch: int) -> dict[str, Shape]:
 
 
 def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conversion:
-    from mpexport.tf.inline import concrete_of, flatten
     from mpexport.tf.weights import refuse_outside_float16
 
     key = model.source.choose()
@@ -103,41 +102,56 @@ def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conv
     notes = list(model.notes)
     if half:
         refuse_outside_float16(model, key)
-    holder = model.holder([key])
-    if shapes:
-        content = _run_converter(concrete_of(flatten(model.program, key, shapes)), holder, half)
-    else:
-        try:
-            content = _run_converter(model.function(key), holder, half)
-        except ConversionError:
-            shapes = _batch_shapes(signature, 1)
-            if not shapes:
-                raise
-            flat = flatten(model.program, key, shapes)
-            content = _run_converter(concrete_of(flat), holder, half)
-            notes.append(
-                "the converter cannot keep the batch of this model dynamic: it is fixed to 1; "
-                "--batch N fixes another"
-            )
+    try:
+        content = _run_converter(model, key, shapes, half)
+    except ConversionError:
+        fixed = _batch_shapes(signature, 1)
+        if shapes or not fixed:
+            raise
+        shapes = fixed
+        content = _run_converter(model.restored(), key, shapes, half)
+        notes.append(
+            "the converter cannot keep the batch of this model dynamic: it is fixed to 1; "
+            "--batch N fixes another"
+        )
     path.write_bytes(content)
     inputs = tuple(TensorSpec(s.name, shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs)
     precision = "float16-weights" if half else "float32"
     return Conversion((Signature(key, inputs, signature.outputs),), precision, tuple(notes))
 
 
-def _run_converter(function: Any, holder: Any, half: bool) -> bytes:
-    import tensorflow as tf
+def _run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool) -> bytes:
+    """Converts one signature, specialized to ``shapes`` when there are any."""
+    import tempfile
 
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], holder)
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    if half:
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        converter.target_spec.supported_types = [tf.float16]
-    try:
-        content: bytes = converter.convert()
-    except Exception as e:
-        # The converter raises ConverterError, but also bare exceptions of MLIR and of Python.
-        raise _explain(e) from e
+    import tensorflow as tf
+    from tensorflow.lite.python.lite import TFLiteSavedModelConverterV2
+
+    from mpexport.tf.inline import concrete_of, flatten
+    from mpexport.tf.rewrite import write_promoted
+
+    with tempfile.TemporaryDirectory() as scratch:
+        directory, tags = Path(scratch) / "model", set(model.source.tags)
+        if shapes or not write_promoted(model, directory):
+            function = (
+                concrete_of(flatten(model.program, key, shapes)) if shapes else model.function(key)
+            )
+            tf.saved_model.save(model.holder([key]), str(directory), signatures={key: function})
+            tags = {tf.saved_model.SERVING}
+        elif model.is_last_use:
+            model.release()
+        # What TFLiteConverter.from_saved_model makes, less its loading of the model once more and
+        # its renaming of the signature `serve`.
+        converter = TFLiteSavedModelConverterV2(str(directory), tags, [key])
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        if half:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.target_spec.supported_types = [tf.float16]
+        try:
+            content: bytes = converter.convert()
+        except Exception as e:
+            # The converter raises ConverterError, but also bare exceptions of MLIR and of Python.
+            raise _explain(e) from e
     return content
 
 

@@ -85,7 +85,7 @@ def lacks_op(runtime: str, version: str, path: Path, op: str) -> ConversionError
 def run_failed(runtime: str, path: Path, text: str) -> MpExportError:
     """The error for a call that failed inside the runtime although its inputs fit."""
     line = one_line(text)
-    if _OUT_OF_BOUNDS.search(line):
+    if _OUT_OF_BOUNDS.search(text):
         return UsageError(
             f"{path}: an index input is out of range: {line}",
             hint="give its range with --input-range NAME:LO..HI",

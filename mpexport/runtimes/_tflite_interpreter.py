@@ -102,7 +102,7 @@ class TfliteSession(BaseSession):
                 inputs = [(d["name"], d) for d in self._interpreter.get_input_details()]
                 outputs = [(d["name"], d) for d in self._interpreter.get_output_details()]
         except _FAILURES as e:
-            raise self._lacking(cause(e)) or damaged(self._path, e) from e
+            raise self._lacking(str(e)) or damaged(self._path, e) from e
         self.signature = Signature(
             key,
             unique_specs(self._path, "input", [_spec(n, d) for n, d in inputs]),

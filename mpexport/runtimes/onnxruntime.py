@@ -63,7 +63,7 @@ class OnnxSession(BaseSession):
         try:
             self._session = ort.InferenceSession(str(self._path), settings, providers=[_PROVIDER])
         except self._failures as e:
-            raise self._lacking(cause(e)) or damaged(self._path, e) from e
+            raise self._lacking(str(e)) or damaged(self._path, e) from e
         inputs = [self._spec(node) for node in self._session.get_inputs()]
         outputs = [self._spec(node) for node in self._session.get_outputs()]
         self.signature = Signature(

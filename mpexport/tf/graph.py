@@ -142,6 +142,21 @@ def op_def(node: NodeDef) -> op_def_pb2.OpDef | None:
     return op_def_registry.get(node.op)
 
 
+def attr_value(node: NodeDef, name: str) -> attr_value_pb2.AttrValue:
+    """An attribute of a node, or its default from the OpDef.
+
+    A SavedModel leaves out attributes that have their default, and reading a missing key of a
+    protobuf map adds it, which makes the node invalid.
+    """
+    if name in node.attr:
+        return node.attr[name]
+    definition = op_def(node)
+    for attr in definition.attr if definition is not None else ():
+        if attr.name == name:
+            return attr.default_value
+    return attr_value_pb2.AttrValue()
+
+
 def arg_types(args: Any, node: NodeDef) -> list[list[int]]:
     """Resolves the element types of an OpDef's arguments for one node.
 
@@ -155,10 +170,10 @@ def arg_types(args: Any, node: NodeDef) -> list[list[int]]:
     result = []
     for arg in args:
         if arg.type_list_attr:
-            types = list(node.attr[arg.type_list_attr].list.type)
+            types = list(attr_value(node, arg.type_list_attr).list.type)
         else:
-            one = arg.type or node.attr[arg.type_attr].type
-            count = node.attr[arg.number_attr].i if arg.number_attr else 1
+            one = arg.type or attr_value(node, arg.type_attr).type
+            count = attr_value(node, arg.number_attr).i if arg.number_attr else 1
             types = [one] * count
         result.append([t - _REF if t > _REF else t for t in types])
     return result

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tensorflow.python.framework import op_def_registry
 
 from mpexport.errors import UnsafeModelError
-from mpexport.tf.graph import FunctionDef, NodeDef, where
+from mpexport.tf.graph import FunctionDef, NodeDef, attr_value, where
 
 _STATELESS_BUT_OUTSIDE = frozenset({"ReadFile", "MatchingFiles", "FileSystemSetConfiguration"})
 _STATEFUL_BUT_INSIDE = (
@@ -69,7 +69,7 @@ def is_host_op(node: NodeDef) -> bool:
     op = node.op
     if op in _STATELESS_BUT_OUTSIDE or op in _CHECKPOINT_OPS:
         return True
-    if op == "PrintV2" and node.attr["output_stream"].s.startswith(b"file:"):
+    if op == "PrintV2" and attr_value(node, "output_stream").s.startswith(b"file:"):
         return True
     definition = op_def_registry.get(op)
     if definition is None or not definition.is_stateful:

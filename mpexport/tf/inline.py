@@ -100,6 +100,18 @@ def _fix_list_shapes(nodes: Any, suffix: str, batch: int) -> None:
         node.input[index] = static.name + suffix
 
 
+def _drop_controls_on(graph_def: graph_pb2.GraphDef, placeholders: list[str]) -> None:
+    """Drops control inputs on placeholders: they order nothing, and no `input_map` feeds them.
+
+    Grappler leaves them where a read of a variable stood before an output that doesn't use it.
+    """
+    for node in graph_def.node:
+        kept = [r for r in node.input if not (r.startswith("^") and r[1:] in placeholders)]
+        if len(kept) != len(node.input):
+            del node.input[:]
+            node.input.extend(kept)
+
+
 def node_name(name: str) -> str:
     """A node name that GraphDef accepts, for an arbitrary signature name."""
     text = "".join(c if c.isalnum() or c in "._-/" else "_" for c in name)
@@ -158,6 +170,7 @@ def flatten(
     keep = names + [f"output_{i}_" for i in range(len(outputs))]
     graph_def = _optimize(graph_def, keep, ["function"])
     graph_def = _optimize(graph_def, keep, ["constfold", "function", "dependency"])
+    _drop_controls_on(graph_def, names)
     batches = {s.shape[0] for s in entry.inputs if s.shape}
     if len(batches) == 1 and None not in batches:
         batch = batches.pop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,10 @@ from mpexport.plugins import did_you_mean
 from mpexport.safety import refuse_unsafe, scan_config
 from mpexport.sources import SourceOptions, sniff
 from mpexport.tf import concrete
+from mpexport.tf.partial import load_paths, needed_paths
 from mpexport.tf.policy import LayerPolicy, config_policies, saved_model_policies
+
+_log = logging.getLogger("mpexport")
 
 
 @dataclass
@@ -35,6 +39,8 @@ class LoadedModel:
         signatures: Signature key → ConcreteFunction; all of them.
         chosen: Key of the signature that formats with a single signature use; None when the user
             has to choose.
+        directory: The SavedModel the object was restored from.
+        tags: Tag set of its MetaGraph.
         policies: dtype policies of the layers, where the source has them.
         notes: What the user should know.
     """
@@ -43,8 +49,15 @@ class LoadedModel:
     model: Any
     signatures: dict[str, Any]
     chosen: str | None
+    directory: str
+    tags: list[str]
     policies: list[LayerPolicy] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_endpoint(self) -> bool:
+        """Whether the signature was made of an endpoint; the file itself has none of that name."""
+        return not set(self.signatures) <= set(self.model.signatures)
 
     def distinct(self) -> list[str]:
         """One key for each different function; `chosen` stands for its group."""
@@ -183,8 +196,8 @@ def _h5_config(options: SourceOptions) -> tuple[Any, bool]:
     return config, version.startswith(("1", "2"))
 
 
-def _tags(path: str, wanted: str | None) -> list[str]:
-    """The tag set to load; chosen by the user when there are several."""
+def _meta_graph(path: str, wanted: str | None) -> tuple[list[str], Any]:
+    """Tag set and MetaGraphDef to load; chosen by the user when there are several."""
     message = saved_model_pb2.SavedModel()
     file = Path(path) / "saved_model.pb"
     try:
@@ -201,20 +214,31 @@ def _tags(path: str, wanted: str | None) -> list[str]:
         tags = sorted(t for t in wanted.split(",") if t)
         if tags not in sets:
             raise UsageError(f"{path}: has no tag set {wanted!r}", hint=f"tag sets: {shown}")
-        return tags
+        return tags, message.meta_graphs[sets.index(tags)]
     if len(sets) > 1:
         raise UsageError(
             f"{path}: has several tag sets: {shown}", hint="choose one: --tag TAG", where=path
         )
-    return sets[0]
+    return sets[0], message.meta_graphs[0]
+
+
+def _restore(path: str, tags: list[str], meta_graph: Any) -> Any:
+    paths = needed_paths(meta_graph)
+    if paths is not None and "root.signatures" in paths:
+        try:
+            return load_paths(path, tags, paths)
+        except ValueError as e:
+            # Something restored needs something left out: then take it all.
+            _log.warning("partial loading failed, loading everything: %s", first_line(e))
+    return tf.saved_model.load(path, tags=tags)
 
 
 def _load_saved_model(
     options: SourceOptions, path: str, policies: list[LayerPolicy]
 ) -> LoadedModel:
-    tags = _tags(path, options.tag if path == options.path else None)
+    tags, meta_graph = _meta_graph(path, options.tag if path == options.path else None)
     try:
-        model = tf.saved_model.load(path, tags=tags)
+        model = _restore(path, tags, meta_graph)
     except Exception as e:
         # Damage shows as anything from IndexError to tf.errors.OpError.
         raise InputError(
@@ -227,7 +251,12 @@ def _load_saved_model(
     if not signatures or (options.signature and options.signature not in signatures):
         signatures = _from_endpoint(options, model, signatures)
     chosen = options.signature or _only_one(signatures, notes)
-    return LoadedModel(options, model, signatures, chosen, policies, notes)
+    return LoadedModel(options, model, signatures, chosen, path, tags, policies, notes)
+
+
+def reload(source: LoadedModel) -> LoadedModel:
+    """Restores a source once more, after its weights were let go."""
+    return _load_saved_model(source.options, source.directory, source.policies)
 
 
 def _from_endpoint(options: SourceOptions, model: Any, signatures: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +15,7 @@ from mpexport.signature import Signature
 from mpexport.tf import concrete, pipeline, resources
 from mpexport.tf.graph import HALF_TYPES, Program, arg_types, op_def, where
 from mpexport.tf.host_ops import refuse_host_ops
-from mpexport.tf.load import LoadedModel
+from mpexport.tf.load import LoadedModel, reload
 
 
 @dataclass
@@ -28,6 +31,8 @@ class NormalizedModel:
         changes: Everything the passes changed.
         notes: What the user should know.
         functions: Signature key → promoted ConcreteFunction.
+        io_dtype: As in `normalize`.
+        is_last_use: Whether the conversion at hand is the last thing the model is needed for.
     """
 
     source: LoadedModel
@@ -37,6 +42,8 @@ class NormalizedModel:
     changes: list[Change]
     notes: list[str] = field(default_factory=list)
     functions: dict[str, Any] = field(default_factory=dict)
+    io_dtype: str = "float32"
+    is_last_use: bool = False
 
     def function(self, key: str) -> Any:
         """The promoted ConcreteFunction of one signature; made once."""
@@ -63,6 +70,28 @@ class NormalizedModel:
         holder.resources = resources.owners(self.source.model, captures) + twins
         return holder
 
+    def release(self) -> None:
+        """Lets go of the weights; the model can only be asked for signatures afterwards.
+
+        Converters hold a copy or two of their own. The C library keeps freed memory unless told.
+        """
+        self.source.model = None
+        self.source.signatures = {}
+        self.twins, self.functions = [], {}
+        for entry in [*self.program.entries.values(), *self.original.entries.values()]:
+            entry.captures = []
+        gc.collect()
+        if sys.platform == "linux":
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:  # absent in musl
+                trim(0)
+
+    def restored(self) -> NormalizedModel:
+        """The model with its weights: itself, or loaded again after `release`."""
+        if self.source.model is not None:
+            return self
+        return normalize(reload(self.source), self.io_dtype)
+
     def weight_bytes(self, keys: list[str] | None = None) -> int:
         """Bytes of all captured values."""
         return sum(resources.size_bytes(c) for c in self.captures(keys))
@@ -88,7 +117,9 @@ def normalize(source: LoadedModel, io_dtype: str = "float32") -> NormalizedModel
     notes = list(source.notes)
     if not any(c.pass_name == "promote_compute_dtype" for c in context.changes) and not twins:
         notes.append("nothing is in 16 bits: the model is exported as it is")
-    return NormalizedModel(source, original, program, twins, context.changes, notes)
+    return NormalizedModel(
+        source, original, program, twins, context.changes, notes, io_dtype=io_dtype
+    )
 
 
 def half_tensors(program: Program) -> list[str]:

@@ -65,12 +65,15 @@ def _check(session: Session) -> dict[str, Any]:
     return check(_opened(session)).to_json()
 
 
-def _convert(session: Session, format: str, options: dict[str, Any], path: str) -> dict[str, Any]:
+def _convert(
+    session: Session, format: str, options: dict[str, Any], path: str, is_last_use: bool
+) -> dict[str, Any]:
     """Writes one format and reads the file back against its contract."""
     from mpexport import formats
 
     spec = formats.get(format)
     chosen = spec.options(**options)
+    _opened(session).is_last_use = is_last_use
     session.progress(f"converting to {format}")
     conversion = spec.convert(_opened(session), Path(path), chosen)
     session.progress(f"checking {format}")

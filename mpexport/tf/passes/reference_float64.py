@@ -12,22 +12,26 @@ Result::
 1. Every float32 tensor becomes float64.
 2. Ops on resources keep float32 (weights are not copied up front) and get a Cast behind.
 3. Ops without a float64 kernel on this machine, or whose OpDef fixes float32, are islands.
+4. So are random ops: in float64 they draw other numbers from the same seed.
+5. Captured float32 constants are widened; variables are not (2).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+import tensorflow as tf
 from tensorflow.core.framework import op_def_pb2, types_pb2
 from tensorflow.python.framework import kernels
 
 from mpexport.findings import Change
-from mpexport.tf.graph import NodeDef, Program, input_types, is_call, op_def, output_types
-from mpexport.tf.passes.promote_compute_dtype import BITS_OPS
+from mpexport.tf.graph import NodeDef, Program, attr_value, is_call, op_def
+from mpexport.tf.passes.promote_compute_dtype import BITS_OPS, is_on_other_resource, is_variable_op
 from mpexport.tf.pipeline import GraphPass, PassContext
 from mpexport.tf.retype import retype
 
 MAPPING = {types_pb2.DT_FLOAT: types_pb2.DT_DOUBLE}
+_DRAWS = ("Random", "Uniform", "Normal", "Multinomial")
 
 
 @lru_cache(maxsize=4096)
@@ -54,21 +58,19 @@ def _fixes_float(definition: op_def_pb2.OpDef) -> bool:
 def _keeps_float32(node: NodeDef) -> bool:
     if is_call(node):
         return False
-    if node.op in BITS_OPS:
+    if node.op in BITS_OPS or is_variable_op(node) or is_on_other_resource(node):
         return True
     definition = op_def(node)
     if definition is None:
         return False
-    ins, outs = input_types(node) or [], output_types(node) or []
-    if types_pb2.DT_RESOURCE in ins or any(t == types_pb2.DT_RESOURCE for _, t in outs):
-        return True
-    if _fixes_float(definition):
+    if _fixes_float(definition) or any(word in node.op for word in _DRAWS):
         return True
     typed = []
     for attr in definition.attr:
         if attr.type != "type":
             continue
-        t = MAPPING.get(node.attr[attr.name].type, node.attr[attr.name].type)
+        t = attr_value(node, attr.name).type
+        t = MAPPING.get(t, t)
         allowed = attr.allowed_values.list.type
         if allowed and t not in allowed:
             return True
@@ -77,7 +79,13 @@ def _keeps_float32(node: NodeDef) -> bool:
 
 
 def _apply(program: Program, context: PassContext) -> list[Change]:
-    return retype(program, MAPPING, _keeps_float32, PASS.name)
+    changes = retype(program, MAPPING, _keeps_float32, PASS.name)
+    for entry in program.entries.values():
+        for i, capture in enumerate(entry.captures):
+            if capture.dtype == tf.float32:
+                entry.captures[i] = tf.cast(capture, tf.float64)
+                changes.append(Change(PASS.name, "constant-widened", entry.key))
+    return changes
 
 
 PASS = GraphPass(

@@ -54,13 +54,14 @@ def _keep(program: Program, entry: EntryPoint) -> list[Change]:
         changes.append(Change(PASS.name, "boundary-cast", f"{entry.key}/{base}"))
         return f"{name}:y:0"
 
+    # An argument that is 16 bits already was seen to: two signatures may share a function.
     for spec, arg in zip(entry.inputs, fdef.signature.input_arg):
-        if spec.dtype in _NUMBER:
+        if spec.dtype in _NUMBER and arg.type == types_pb2.DT_FLOAT:
             arg.type = _NUMBER[spec.dtype]
             renamed[arg.name] = cast(f"{arg.name}/widened", arg.name, arg.type, types_pb2.DT_FLOAT)
     rename_readers(fdef, renamed, skip=frozenset(border))
     for spec, arg in zip(entry.outputs, fdef.signature.output_arg):
-        if spec.dtype in _NUMBER:
+        if spec.dtype in _NUMBER and arg.type == types_pb2.DT_FLOAT:
             arg.type = _NUMBER[spec.dtype]
             fdef.ret[arg.name] = cast(
                 f"{arg.name}/narrowed", fdef.ret[arg.name], types_pb2.DT_FLOAT, arg.type

@@ -1,0 +1,77 @@
+# Everything runs in .venv, which the first target that needs it makes; `make help` lists the rest.
+
+PYTHON ?= python3
+# tflite-runtime ends at Python 3.11: name an older Python here when PYTHON is newer than that.
+TFLITE_PYTHON ?= $(PYTHON)
+# What test hands to pytest beyond its own options, for example: make test ARGS='-k parity -x'
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TFLITE_VENV := .venv-tflite-runtime
+TFLITE_STAMP := $(TFLITE_VENV)/.installed
+PIP := -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-heavy lint format bench dist clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@echo
+	@echo "  PYTHON=python3.12  the Python (3.11 to 3.13) that .venv is made with"
+
+venv: $(STAMP) ## .venv with mpexport, all its extras, and the tools
+
+# pip reads dependency groups since 25.1.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "make: $(PYTHON) is $$($(PYTHON) -V 2>&1), and TensorFlow needs Python 3.11 to 3.13 here;" \
+	       "name one: make PYTHON=python3.12" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) install --quiet 'pip>=25.1'
+	$(BIN)/python $(PIP) install --editable '.[all]' --group dev
+	@touch $@
+
+# A second environment, since tflite-runtime needs numpy 1. Where it has no wheel there is none.
+$(TFLITE_STAMP): pyproject.toml
+	@if $(TFLITE_PYTHON) -c 'import sys; sys.exit(not (sys.platform == "linux" and (3, 9) <= sys.version_info[:2] < (3, 12)))'; then \
+	  set -ex; \
+	  test -x $(TFLITE_VENV)/bin/python || $(TFLITE_PYTHON) -m venv $(TFLITE_VENV); \
+	  $(TFLITE_VENV)/bin/python $(PIP) install --quiet --editable '.[tflite-runtime]'; \
+	  touch $@; \
+	else \
+	  echo "make: tflite-runtime has wheels for Linux and Python up to 3.11 only, $(TFLITE_PYTHON) is" \
+	       "$$($(TFLITE_PYTHON) -V 2>&1): its test is left out; name one: make TFLITE_PYTHON=python3.11" >&2; \
+	fi
+
+demo: $(STAMP) ## train in mixed precision, export, prove, time; FRESH=1: retrain
+	@$(BIN)/python -m sample_models.demo -o demo $(if $(filter-out 0,$(FRESH)),--fresh)
+
+test: lint $(TFLITE_STAMP) ## lint, then every test that takes no large model
+	@test -e $(TFLITE_STAMP) || out=' and not tflite_runtime'; \
+	set -x; $(BIN)/python -m pytest -m "not heavy$$out" $(ARGS)
+
+test-heavy: $(STAMP) ## the tests with large models: minutes, gigabytes
+	$(BIN)/python -m pytest -m heavy $(ARGS)
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## let ruff rewrite the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## how long exporting and starting take
+	$(BIN)/python benchmarks/export.py
+	$(BIN)/python benchmarks/startup.py
+
+dist: $(STAMP) ## source archive and wheel, in dist/
+	rm -rf build dist mpexport.egg-info
+	$(BIN)/python -m build
+
+clean: ## remove what the other targets made, but not the environments
+	rm -rf build dist demo mpexport.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
