@@ -57,10 +57,10 @@ class _Invocation:
     def guess(cls, tokens: Sequence[str]) -> _Invocation:
         def asked(option: str) -> bool:
             variable = os.environ.get(f"MPEXPORT_{option.upper()}", "")
-            return f"--{option}" in tokens or variable.lower() in ("1", "true", "yes", "y")
+            return f"--{option}" in tokens or variable.lower() in ("1", "t", "true", "y", "yes")
 
         first = next((t for t in tokens if not t.startswith("-")), "")
-        return cls(first, asked("json"), asked("quiet"), asked("debug"))
+        return cls(first, json=asked("json"), quiet=False, debug=asked("debug"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -165,10 +165,7 @@ def _as_error(error: BaseException) -> MpExportError:
         stopped.exit_code = error.exit_code
         return stopped
     text = f"{type(error).__name__}: {error}"
-    return _InternalError(
-        f"internal error: {text} (please report; --debug shows the traceback)",
-        where=type(error).__module__,
-    )
+    return _InternalError(f"internal error: {text} (please report; --debug shows the traceback)")
 
 
 def _complain(error: MpExportError) -> int:

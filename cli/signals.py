@@ -34,7 +34,8 @@ class Interrupted(BaseException):
 def interruptible() -> Iterator[None]:
     """SIGINT and SIGTERM raise `Interrupted` inside; only in the main thread.
 
-    SIGINT is taken over too: a shell script's background job starts with it ignored.
+    SIGINT is taken over too: a shell script's background job starts with it ignored. After an
+    interruption both stay ignored, as the process is about to end and is to end with its exit code.
     """
     last = -GRACE_S
 
@@ -49,5 +50,6 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     finally:
+        is_interrupted = last > 0
         for signum, handler in before.items():
-            signal.signal(signum, handler)
+            signal.signal(signum, signal.SIG_IGN if is_interrupted else handler)

@@ -238,6 +238,7 @@ class Output:
             OutputError: The move failed; the old artifact is intact.
         """
         try:
+            _share(self.folder)
             _fsync_tree(self.folder)
             if self.is_directory and self.path.exists():
                 _exchange(self.building, self.path)
@@ -267,6 +268,15 @@ def _fsync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _share(folder: Path) -> None:
+    """Gives files the permissions any new file has; some writers make them private."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(0o666 & ~mask)
 
 
 def _fsync_tree(folder: Path) -> None:

@@ -16,6 +16,7 @@ from mpexport.plugins import discover
 from mpexport.precision import CastSite, DtypeCount, LayerPolicy, PrecisionReport, RoundedLiteral
 from mpexport.tf import concrete, pipeline, resources
 from mpexport.tf.graph import (
+    BRANCHES,
     HALF_TYPES,
     FunctionDef,
     NodeDef,
@@ -135,6 +136,8 @@ def argument_kinds(program: Program) -> dict[tuple[str, str], str]:
         for node in fdef.node_def:
             data = [r for r in node.input if not r.startswith("^")]
             passed = [kinds.get((name, r), "activation") for r in data]
+            if node.op in BRANCHES:
+                passed = passed[1:]  # the condition, which the branches don't get
             for callee in called_functions(node):
                 if (callee, "") not in kinds:
                     kinds[(callee, "")] = "visited"
@@ -142,13 +145,38 @@ def argument_kinds(program: Program) -> dict[tuple[str, str], str]:
     return kinds
 
 
+def output_nodes(program: Program) -> set[tuple[str, str]]:
+    """(function, node) that compute a signature's output, followed through calls and Identities."""
+    found: set[tuple[str, str]] = set()
+    seen: set[tuple[str, int]] = set()
+    todo = [(e.function, i) for e in program.entries.values() for i in range(len(e.outputs))]
+    while todo:
+        name, position = todo.pop()
+        fdef = program.library.get(name)
+        if fdef is None or (name, position) in seen:
+            continue
+        seen.add((name, position))
+        nodes = {n.name: n for n in fdef.node_def}
+        ref = fdef.ret[fdef.signature.output_arg[position].name]
+        node = nodes.get(tensor_node(ref))
+        while node is not None and node.op == "Identity":
+            ref = node.input[0]
+            node = nodes.get(tensor_node(ref))
+        if node is None:
+            continue
+        found.add((name, node.name))
+        if node.op in BRANCHES or node.op in ("PartitionedCall", "StatefulPartitionedCall"):
+            index = int(ref.rpartition(":")[2])
+            todo.extend((callee, index) for callee in called_functions(node))
+    return found
+
+
 def _casts(program: Program) -> list[CastSite]:
     kinds = argument_kinds(program)
-    entries = {e.function for e in program.entries.values()}
+    outputs = output_nodes(program)
     sites = []
     for fdef in program.library.values():
         nodes = {n.name: n for n in fdef.node_def}
-        returned = {tensor_node(r) for r in fdef.ret.values()}
         for node in fdef.node_def:
             if node.op != "Cast":
                 continue
@@ -156,7 +184,7 @@ def _casts(program: Program) -> list[CastSite]:
             if src not in HALF_TYPES and dst not in HALF_TYPES:
                 continue
             role = _role(fdef, node, nodes, kinds)
-            if role == "activation" and node.name in returned and fdef.signature.name in entries:
+            if role == "activation" and (fdef.signature.name, node.name) in outputs:
                 role = "output"
             sites.append(
                 CastSite(where(fdef, node), tf.as_dtype(src).name, tf.as_dtype(dst).name, role)

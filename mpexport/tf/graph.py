@@ -19,6 +19,8 @@ from mpexport.signature import TensorSpec
 FunctionDef = function_pb2.FunctionDef
 NodeDef = node_def_pb2.NodeDef
 
+# Ops whose first input is a condition or an index; the branches get the others.
+BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 HALF_TYPES = frozenset({types_pb2.DT_HALF, types_pb2.DT_BFLOAT16})
 _REF = 100  # types_pb2: DT_FLOAT_REF = DT_FLOAT + 100, and so on
 

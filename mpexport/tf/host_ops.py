@@ -13,7 +13,19 @@ from tensorflow.python.framework import op_def_registry
 from mpexport.errors import UnsafeModelError
 from mpexport.tf.graph import FunctionDef, NodeDef, attr_value, where
 
-_STATELESS_BUT_OUTSIDE = frozenset({"ReadFile", "MatchingFiles", "FileSystemSetConfiguration"})
+_STATELESS_BUT_OUTSIDE = (
+    "CacheDataset",  # writes and reads the file it names
+    "Debug",  # write tensors to a file:// or send them to a grpc:// URL
+    "FileSystemSetConfiguration",
+    "GenerateVocabRemapping",  # reads two files
+    "ImmutableConst",  # maps the file it names
+    "MatchingFiles",
+    "PyFunc",
+    "ReadFile",
+    "Snapshot",
+)
+# Stateful, on the list below by their prefix, and yet they read the file they are given.
+_READS_FILE = ("InitializeTableFromTextFile",)
 _STATEFUL_BUT_INSIDE = (
     "Assert",
     "Assign",
@@ -67,8 +79,11 @@ _CHECKPOINT_OPS = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints", "Shard
 def is_host_op(node: NodeDef) -> bool:
     """Whether a node may touch files, processes, the network or Python."""
     op = node.op
-    if op in _STATELESS_BUT_OUTSIDE or op in _CHECKPOINT_OPS:
+    if op.startswith(_STATELESS_BUT_OUTSIDE + _READS_FILE) or op in _CHECKPOINT_OPS:
         return True
+    if op in ("DecodeProtoV2", "EncodeProto"):
+        source = attr_value(node, "descriptor_source").s
+        return not source.startswith((b"local://", b"bytes://"))
     if op == "PrintV2" and attr_value(node, "output_stream").s.startswith(b"file:"):
         return True
     definition = op_def_registry.get(op)

@@ -6,6 +6,7 @@ grows with the size of the model.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from mpexport.tf import concrete, pipeline
 from mpexport.tf.graph import EntryPoint, Program
 
 _LOOPS_AND_BRANCHES = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
+_OWN_PREFIXES = ("call", "capture_", "output_", "t_")
 _ELEMENT_SHAPE_INPUT = {
     "EmptyTensorList": 0,
     "TensorListReserve": 0,
@@ -113,9 +115,15 @@ def _drop_controls_on(graph_def: graph_pb2.GraphDef, placeholders: list[str]) ->
 
 
 def node_name(name: str) -> str:
-    """A node name that GraphDef accepts, for an arbitrary signature name."""
-    text = "".join(c if c.isalnum() or c in "._-/" else "_" for c in name)
-    return text if text and (text[0].isalnum() or text[0] == ".") else f"t_{text}"
+    """A node name that GraphDef accepts, for an arbitrary signature name.
+
+    Different names give different node names, and none that `flatten` gives its own nodes: grappler
+    aborts the process when two nodes have one name.
+    """
+    text = "".join(c if c.isascii() and (c.isalnum() or c in "._-/") else "_" for c in name)
+    if text == name and text[:1].isalnum() and not text.startswith(_OWN_PREFIXES):
+        return text
+    return f"t_{text}_{zlib.crc32(name.encode()):08x}"
 
 
 def flatten(

@@ -10,7 +10,7 @@ import importlib
 import json
 import logging
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,12 +119,22 @@ def load(options: SourceOptions, scratch: Path) -> LoadedModel:
     else:
         from mpexport.tf.keras3 import export_keras3 as export
     try:
-        export(options, directory)
+        export(replace(options, path=_with_suffix(options.path, kind.name, scratch)), directory)
     except MpExportError:
         raise
     except Exception as e:
         raise _keras_failure(options, e, legacy) from e
     return _load_saved_model(options, str(directory), config_policies(config))
+
+
+def _with_suffix(path: str, kind: str, scratch: Path) -> str:
+    """A path whose suffix says what the file is: Keras goes by the suffix, we by the content."""
+    suffixes = {"keras": (".keras",), "h5": (".h5", ".hdf5")}[kind]
+    if path.endswith(suffixes):
+        return path
+    link = scratch / f"source{suffixes[0]}"
+    link.symlink_to(path)
+    return str(link)
 
 
 def _keras_failure(options: SourceOptions, error: Exception, legacy: bool) -> MpExportError:

@@ -11,6 +11,7 @@ from tensorflow.python.eager import context as eager_context
 from mpexport.findings import Change
 from mpexport.tf import concrete
 from mpexport.tf.graph import HALF_TYPES, Program
+from mpexport.tf.passes.saturate_sentinels import saturated
 
 
 def owners(model: Any, captures: list[Any]) -> list[Any]:
@@ -41,6 +42,8 @@ def owners(model: Any, captures: list[Any]) -> list[Any]:
 def widen_captures(program: Program) -> tuple[list[Any], list[Change]]:
     """Replaces captures of 16-bit values by float32 twins with exactly the same values.
 
+    Infinite constants are saturated, as those in the graph are; variables are left to the check.
+
     Args:
         program: Promoted; the entries' captures are edited.
 
@@ -62,7 +65,10 @@ def widen_captures(program: Program) -> tuple[list[Any], list[Change]]:
                     changes.append(Change("widen_captures", "variable-widened", entry.key, detail))
                 entry.captures[i] = twins[id(capture)]
             elif capture.dtype in (tf.float16, tf.bfloat16):
-                entry.captures[i] = tf.cast(capture, tf.float32)
+                value = tf.cast(capture, tf.float32).numpy()
+                if np.isinf(value).any():  # as in a Const of the graph
+                    changes.append(Change("widen_captures", "constant-saturated", entry.key))
+                entry.captures[i] = tf.constant(saturated(value))
                 changes.append(Change("widen_captures", "constant-widened", entry.key))
     return variables, changes
 

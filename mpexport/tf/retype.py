@@ -21,6 +21,7 @@ from mpexport.tf.graph import (
     map_attr_types,
     output_types,
     rename_readers,
+    tensor_node,
     unique_name,
     where,
 )
@@ -36,32 +37,50 @@ def _bits_to_float32(bits: np.ndarray, dtype: int) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def convert_tensor(tensor: tensor_pb2.TensorProto, target: int) -> None:
+def stored_values(tensor: tensor_pb2.TensorProto) -> np.ndarray:
+    """The values a float tensor stores, widened to float32 exactly.
+
+    A compressed tensor stores fewer values than it has elements; the last one is repeated.
+
+    Args:
+        tensor: Of DT_HALF, DT_BFLOAT16 or DT_FLOAT.
+    """
+    if tensor.dtype == types_pb2.DT_FLOAT:
+        if tensor.tensor_content:
+            return np.frombuffer(tensor.tensor_content, "<f4")
+        return np.array(tensor.float_val, np.float32)
+    if tensor.tensor_content:
+        bits = np.frombuffer(tensor.tensor_content, "<u2")
+    else:
+        bits = np.array(tensor.half_val, np.uint16)
+    return _bits_to_float32(bits, tensor.dtype)
+
+
+def convert_tensor(
+    tensor: tensor_pb2.TensorProto, target: int, values: np.ndarray | None = None
+) -> None:
     """Widens the values of a float tensor in place; every value is kept exactly.
 
-    A compressed tensor (fewer values than elements, the last one repeated) stays compressed.
+    A compressed tensor stays compressed.
 
     Args:
         tensor: Of DT_HALF, DT_BFLOAT16 or DT_FLOAT.
         target: DT_FLOAT or DT_DOUBLE.
+        values: What to store instead of `stored_values`; as many.
     """
-    source = tensor.dtype
-    if source == types_pb2.DT_FLOAT:
-        raw = np.frombuffer(tensor.tensor_content, "<f4") if tensor.tensor_content else None
-        values = np.array(tensor.float_val, np.float32) if raw is None else raw
-    else:
-        raw = np.frombuffer(tensor.tensor_content, "<u2") if tensor.tensor_content else None
-        bits = np.array(tensor.half_val, np.uint16) if raw is None else raw
-        values = _bits_to_float32(bits, source)
+    if values is None:
+        values = stored_values(tensor)
+    values = values.astype(_NUMPY[target])
+    is_raw = bool(tensor.tensor_content)
     shape = tensor_pb2.TensorProto().tensor_shape
     shape.CopyFrom(tensor.tensor_shape)
     tensor.Clear()
     tensor.dtype = target
     tensor.tensor_shape.CopyFrom(shape)
-    if raw is not None:
-        tensor.tensor_content = values.astype(_NUMPY[target]).tobytes()
+    if is_raw:
+        tensor.tensor_content = values.tobytes()
     else:
-        getattr(tensor, _FIELD[target]).extend(values.astype(_NUMPY[target]).tolist())
+        getattr(tensor, _FIELD[target]).extend(values.tolist())
 
 
 def _retype_node(node: NodeDef, mapping: dict[int, int]) -> bool:
@@ -81,10 +100,47 @@ def _add_cast(fdef: FunctionDef, name: str, source: str, src: int, dst: int) -> 
     return f"{name}:y:0"
 
 
+def _border_casts(fdef: FunctionDef, mapping: dict[int, int], kept: set[str]) -> set[str]:
+    """Casts that already join kept nodes to the rest: what an earlier run put there.
+
+    They go from a mapped type's target to the type and are read by kept nodes only, or they read a
+    kept node and go from the type to its target.
+    """
+    readers: dict[str, set[str]] = {}
+    for node in fdef.node_def:
+        for ref in node.input:
+            readers.setdefault(tensor_node(ref), set()).add(node.name)
+    for ref in fdef.ret.values():
+        readers.setdefault(tensor_node(ref), set()).add("")
+    found = set()
+    for node in fdef.node_def:
+        if node.op != "Cast" or node.name in kept:
+            continue
+        src, dst = node.attr["SrcT"].type, node.attr["DstT"].type
+        leads_in = mapping.get(dst) == src and readers.get(node.name, {""}) <= kept
+        leads_out = mapping.get(src) == dst and tensor_node(node.input[0]) in kept
+        if leads_in or leads_out:
+            found.add(node.name)
+    return found
+
+
 def _make_island(
-    fdef: FunctionDef, node: NodeDef, mapping: dict[int, int], taken: set[str]
+    fdef: FunctionDef,
+    node: NodeDef,
+    mapping: dict[int, int],
+    taken: set[str],
+    border: set[str],
+    read: set[str],
 ) -> dict[str, str] | None:
-    """Casts every retyped input back and every output forth.
+    """Casts every retyped input back and every output forth, unless a border Cast does.
+
+    Args:
+        fdef: The function, edited in place.
+        node: The node that keeps its element types.
+        mapping: DataType number → DataType number.
+        taken: Names in use.
+        border: Casts on the borders of islands; new ones are added.
+        read: Tensors that others than border Casts read.
 
     Returns:
         Output tensor → tensor its readers shall use; None when no border has a mapped type.
@@ -92,20 +148,28 @@ def _make_island(
     ins, outs = input_types(node), output_types(node)
     if ins is None or outs is None:
         return None
-    if not any(t in mapping for t in ins) and not any(t in mapping for _, t in outs):
-        return None
     name = node.name
     data = [r for r in node.input if not r.startswith("^")]
-    for i, (ref, t) in enumerate(zip(data, ins)):
-        if t in mapping:
-            cast = unique_name(fdef, taken, f"{name}/island_in_{i}")
-            node.input[i] = _add_cast(fdef, cast, ref, mapping[t], t)
+    bare_ins = [
+        (i, ref, t)
+        for i, (ref, t) in enumerate(zip(data, ins))
+        if t in mapping and tensor_node(ref) not in border
+    ]
+    bare_outs = [
+        (i, f"{name}:{suffix}", t)
+        for i, (suffix, t) in enumerate(outs)
+        if t in mapping and f"{name}:{suffix}" in read
+    ]
+    if not bare_ins and not bare_outs:
+        return None
+    for i, ref, t in bare_ins:
+        cast = unique_name(fdef, taken, f"{name}/island_in_{i}")
+        node.input[i] = _add_cast(fdef, cast, ref, mapping[t], t)
     renamed = {}
-    for i, (suffix, t) in enumerate(outs):
-        if t in mapping:
-            cast = unique_name(fdef, taken, f"{name}/island_out_{i}")
-            source = f"{name}:{suffix}"
-            renamed[source] = _add_cast(fdef, cast, source, t, mapping[t])
+    for i, source, t in bare_outs:
+        cast = unique_name(fdef, taken, f"{name}/island_out_{i}")
+        border.add(cast)
+        renamed[source] = _add_cast(fdef, cast, source, t, mapping[t])
     return renamed
 
 
@@ -130,7 +194,10 @@ def retype(
     for fdef in program.library.values():
         taken: set[str] = set()
         renamed: dict[str, str] = {}
-        border: set[str] = set()
+        kept = {node.name for node in fdef.node_def if keep(node)}
+        border = _border_casts(fdef, mapping, kept) if kept else set()
+        read = {r for n in fdef.node_def if n.name not in border for r in n.input}
+        read.update(fdef.ret.values())
         for arg in [*fdef.signature.input_arg, *fdef.signature.output_arg]:
             arg.ClearField("experimental_full_type")
             if arg.type in mapping:
@@ -142,12 +209,13 @@ def retype(
             for value in attrs.attr.values():
                 map_attr_types(value, mapping)
         for node in list(fdef.node_def):
-            if keep(node):
-                island = _make_island(fdef, node, mapping, taken)
+            if node.name in kept:
+                island = _make_island(fdef, node, mapping, taken, border, read)
                 if island is not None:
                     renamed.update(island)
-                    border.update(tensor.partition(":")[0] for tensor in island.values())
                     changes.append(Change(pass_name, "island", where(fdef, node), node.op))
+            elif node.name in border:
+                continue
             elif _retype_node(node, mapping):
                 changes.append(Change(pass_name, "node-retyped", where(fdef, node), node.op))
         rename_readers(fdef, renamed, skip=frozenset(border))

@@ -16,38 +16,50 @@ file would no longer compute what the model computes. Handles of other resources
 
 from __future__ import annotations
 
-from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework import tensor_shape_pb2, types_pb2
 from tensorflow.python.framework import tensor_util
 
 from mpexport.errors import ConversionError
 from mpexport.findings import Change
 from mpexport.tf.concrete import variable_dtype
-from mpexport.tf.graph import FunctionDef, NodeDef, Program, is_call, rename_readers, where
+from mpexport.tf.graph import (
+    BRANCHES,
+    FunctionDef,
+    NodeDef,
+    Program,
+    is_call,
+    rename_readers,
+    where,
+)
 from mpexport.tf.pipeline import GraphPass, PassContext
 
 _CALL_TYPE_LISTS = ("Tin", "T")
+# Ops that hand a handle on, and their outputs; Enter and Switch make the loops and branches of TF1.
+_PASS_ON = {
+    "Identity": ("output",),
+    "Enter": ("output",),
+    "Switch": ("output_false", "output_true"),
+}
+_UNKNOWN = tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
 
 
 class _Rewriter:
-    """Carries the work list: which arguments of which functions are values now."""
+    """Follows handles from function to function; an argument that is a value now was done."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.done: dict[str, dict[str, int]] = {}
         self.changes: list[Change] = []
 
     def function(self, name: str, arguments: dict[int, int]) -> None:
         """Retypes arguments (index → DataType) of a function and follows their readers."""
         fdef = self.program.library[name]
-        values = self.done.setdefault(name, {})
         fresh = {}
         for index, dtype in arguments.items():
             arg = fdef.signature.input_arg[index]
-            if arg.name not in values:
+            if arg.type == types_pb2.DT_RESOURCE:
                 arg.type = dtype
                 arg.ClearField("experimental_full_type")
                 fresh[arg.name] = dtype
-        values.update(fresh)
         if fresh:
             self._follow(fdef, fresh)
 
@@ -85,9 +97,9 @@ class _Rewriter:
         dtype = next(iter(hits.values()))
         if is_call(node):
             return self._call(node, hits)
-        if node.op == "Identity":
+        if node.op in _PASS_ON:
             node.attr["T"].type = dtype
-            return {f"{node.name}:output:0": dtype}
+            return {f"{node.name}:{output}:0": dtype for output in _PASS_ON[node.op]}
         if node.op == "ReadVariableOp":
             node.op = "Identity"
             node.attr.clear()
@@ -114,8 +126,10 @@ class _Rewriter:
             node.attr["T"].type = dtype
             node.attr["out_type"].type = out_type or types_pb2.DT_INT32
         else:
+            reads = node.op in ("Merge", "NextIteration", "Exit", "VarIsInitializedOp")
+            what = "carries a variable" if reads else "changes a variable at inference"
             raise ConversionError(
-                f"{node.op} at {where(fdef, node)} changes a variable at inference",
+                f"{node.op} at {where(fdef, node)} {what}",
                 hint="export a signature without state, or use the savedmodel format",
                 where=where(fdef, node),
             )
@@ -124,10 +138,12 @@ class _Rewriter:
 
     def _call(self, node: NodeDef, hits: dict[int, int]) -> dict[str, int]:
         types = next(node.attr[a].list.type for a in _CALL_TYPE_LISTS if a in node.attr)
-        # If and Case have a condition or index before the arguments of the branches.
-        offset = 1 if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else 0
+        offset = 1 if node.op in BRANCHES else 0
+        shapes = node.attr["output_shapes"].list.shape if "output_shapes" in node.attr else []
         for index, dtype in hits.items():
             types[index - offset] = dtype
+            if node.op in ("While", "StatelessWhile") and len(shapes) == len(types):
+                shapes[index].CopyFrom(_UNKNOWN)  # was that of a handle, a scalar
         arguments = {index - offset: dtype for index, dtype in hits.items()}
         for attr in ("f", "cond", "body", "then_branch", "else_branch"):
             if attr in node.attr:

@@ -9,17 +9,23 @@ Result::
     k = ReadVariableOp{dtype: float}(kernel)
     kr = Cast{half → float}(Cast{float → half}(k));  y = MatMul(x, kr)
 
-Fires on reads of float32 variables and on float32 constants of more than one element. Serves to
-compute the error that float16 storage explains.
+Fires on reads of float32 variables and on float32 constants of more than one element, unless the
+constant holds what float16 can't (a mask of -1e9 is not stored in it), and unless everything that
+reads it rounds already. Serves to compute the error that float16 storage explains.
 """
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 from tensorflow.core.framework import types_pb2
 
+from mpexport.dtypes import FLOAT16
 from mpexport.findings import Change
 from mpexport.tf.graph import FunctionDef, NodeDef, Program, rename_readers, unique_name, where
 from mpexport.tf.pipeline import GraphPass, PassContext
+from mpexport.tf.retype import stored_values
 
 _READS = {"ReadVariableOp": "value", "ResourceGather": "output", "ResourceGatherNd": "output"}
 
@@ -28,12 +34,20 @@ def _weight_output(node: NodeDef) -> str | None:
     if node.op in _READS and node.attr["dtype"].type == types_pb2.DT_FLOAT:
         return f"{node.name}:{_READS[node.op]}:0"
     if node.op == "Const" and node.attr["dtype"].type == types_pb2.DT_FLOAT:
-        sizes = [d.size for d in node.attr["value"].tensor.tensor_shape.dim]
-        elements = 1
-        for size in sizes:
-            elements *= size
-        return f"{node.name}:output:0" if elements > 1 else None
+        tensor = node.attr["value"].tensor
+        elements = math.prod(d.size for d in tensor.tensor_shape.dim)
+        if elements > 1 and (np.abs(stored_values(tensor)) <= FLOAT16.max_finite).all():
+            return f"{node.name}:output:0"
     return None
+
+
+def _rounded_already(fdef: FunctionDef) -> set[str]:
+    """Tensors that are read by Casts to half only."""
+    rounding, other = set(), set(fdef.ret.values())
+    for node in fdef.node_def:
+        narrows = node.op == "Cast" and node.attr["DstT"].type == types_pb2.DT_HALF
+        (rounding if narrows else other).update(node.input)
+    return rounding - other
 
 
 def _round_trip(fdef: FunctionDef, name: str, source: str) -> str:
@@ -53,9 +67,10 @@ def _apply(program: Program, context: PassContext) -> list[Change]:
         taken: set[str] = set()
         renamed: dict[str, str] = {}
         border = set()
+        rounded = _rounded_already(fdef)
         for node in list(fdef.node_def):
             output = _weight_output(node)
-            if output is None:
+            if output is None or output in rounded:
                 continue
             name = unique_name(fdef, taken, f"{node.name}/rounded")
             renamed[output] = _round_trip(fdef, name, output)

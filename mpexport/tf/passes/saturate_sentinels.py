@@ -16,15 +16,20 @@ from __future__ import annotations
 
 import numpy as np
 from tensorflow.core.framework import types_pb2
-from tensorflow.python.framework import tensor_util
 
 from mpexport.findings import Change
 from mpexport.tf.graph import HALF_TYPES, Program, rename_readers, unique_name, where
 from mpexport.tf.pipeline import GraphPass, PassContext
+from mpexport.tf.retype import convert_tensor, stored_values
 
 # The value people write for masks. exp(-1e9) is 0, and sums of many of them stay finite, which the
 # largest float32 would not.
 SENTINEL = 1e9
+
+
+def saturated(values: np.ndarray) -> np.ndarray:
+    """float32 values with every infinity replaced by ±`SENTINEL`."""
+    return np.where(np.isinf(values), np.copysign(np.float32(SENTINEL), values), values)
 
 
 def _apply(program: Program, context: PassContext) -> list[Change]:
@@ -36,15 +41,12 @@ def _apply(program: Program, context: PassContext) -> list[Change]:
         for node in fdef.node_def:
             if node.op != "Const" or node.attr["dtype"].type not in HALF_TYPES:
                 continue
-            value = tensor_util.MakeNdarray(node.attr["value"].tensor).astype(np.float32)
-            infinite = np.isinf(value)
+            values = stored_values(node.attr["value"].tensor)
+            infinite = np.isinf(values)
             if not infinite.any():
                 continue
             half = node.attr["dtype"].type
-            saturated = np.where(infinite, np.copysign(np.float32(SENTINEL), value), value)
-            node.attr["value"].tensor.CopyFrom(
-                tensor_util.make_tensor_proto(saturated, dtype=np.float32, shape=value.shape)
-            )
+            convert_tensor(node.attr["value"].tensor, types_pb2.DT_FLOAT, saturated(values))
             node.attr["dtype"].type = types_pb2.DT_FLOAT
             cast_name = unique_name(fdef, taken, f"{node.name}/saturated")
             casts.append((cast_name, node.name, half))

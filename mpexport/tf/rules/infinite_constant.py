@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from tensorflow.python.framework import tensor_util
 
 from mpexport.findings import Finding, Severity
 from mpexport.tf.check import CheckContext, Rule
 from mpexport.tf.graph import HALF_TYPES, where
+from mpexport.tf.retype import stored_values
 
 
 def _check(context: CheckContext) -> list[Finding]:
@@ -15,8 +15,7 @@ def _check(context: CheckContext) -> list[Finding]:
     for fdef, node in context.program.nodes():
         if node.op != "Const" or node.attr["dtype"].type not in HALF_TYPES:
             continue
-        value = tensor_util.MakeNdarray(node.attr["value"].tensor).astype(np.float32)
-        if np.isinf(value).any():
+        if np.isinf(stored_values(node.attr["value"].tensor)).any():
             findings.append(
                 Finding(
                     RULE.name,

@@ -1,0 +1,146 @@
+"""The real thing, on a model of a few hundred weights. This process never imports TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+CLI = [sys.executable, "-m", "mpexport.cli"]
+NEEDED = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime", "ai_edge_litert")
+pytestmark = [
+    pytest.mark.tf,
+    pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason="needs mpexport[all]"),
+]
+
+MAKE_MODEL = """
+import sys
+import keras
+keras.utils.set_random_seed(0)
+keras.mixed_precision.set_global_policy("mixed_float16")
+model = keras.Sequential([
+    keras.layers.Input((8,), name="features"),
+    keras.layers.Dense(16, "relu"),
+    keras.layers.Dense(4, "softmax", dtype="float32", name="classes"),
+])
+model.save(sys.argv[1])
+"""
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny.keras"
+    subprocess.run(
+        [sys.executable, "-c", MAKE_MODEL, str(path)],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def release(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A release folder, and what was printed when it was made."""
+    folder = tmp_path_factory.mktemp("release") / "out"
+    ended = subprocess.run(
+        [*CLI, "export", str(model), "-o", str(folder)], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return folder, ended.stdout
+
+
+def test_export(release: tuple[Path, str]) -> None:
+    folder, printed = release
+    manifest = json.loads((folder / "manifest.json").read_text())
+    formats = [a["format"] for a in manifest["artifacts"]]
+    assert formats == ["savedmodel", "tflite", "tflite-float16", "onnx"]
+    lines = printed.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == formats
+    assert all("PASS" in line for line in lines[2:6])
+    assert "\x1b" not in printed
+
+
+def test_check(model: Path, process: Callable[..., Any]) -> None:
+    ended = process("check", model)
+    assert (ended.code, ended.err) == (0, "")
+    assert "mixed_float16  float16      float32" in ended.out
+
+
+def test_tflite(model: Path, process: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "half.tflite"
+    ended = process("tflite", model, "-o", file, "--float16", "--json", "-v")
+    document = json.loads(ended.out)
+    assert ended.code == 0
+    assert document["result"]["path"] == str(file)
+    assert document["result"]["files"][0]["conversion"]["precision"] == "float16-weights"
+    assert document["result"]["files"][0]["parity"][0]["verdict"] == "PASS"
+    assert "converting to tflite" in ended.err
+    assert [p.name for p in tmp_path.iterdir()] == ["half.tflite"]
+
+
+def test_parity_and_bench(release: tuple[Path, str], process: Callable[..., Any]) -> None:
+    folder, _ = release
+    files = (folder / "tiny.tflite", folder / "tiny.onnx")
+    ended = process("parity", *files)
+    assert ended.code == 0
+    assert ended.out.endswith("PASS: 1 of 1 file passed\n")
+    ended = process("parity", *files, "--rtol", "0", "--atol", "0")
+    assert ended.code == 7
+    assert ended.err.startswith(f"mpexport: error: {files[1]}: FAIL: output ")
+    ended = process("bench", *files, "--num-runs", "5", "--min-secs", "0", "--json")
+    assert ended.code == 0
+    reports = json.loads(ended.out)["result"]["reports"]
+    assert [r["format"] for r in reports] == ["tflite", "onnx"]
+    assert all(r["summary"]["count"] >= 5 for r in reports)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(model: Path, tmp_path: Path, signum: signal.Signals) -> None:
+    output, scratch = tmp_path / "output", tmp_path / "scratch"
+    output.mkdir()
+    scratch.mkdir()
+    child = subprocess.Popen(
+        [*CLI, "tflite", str(model), "-o", str(output / "m.tflite"), "-v"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(scratch)},
+    )
+    assert child.stderr is not None
+    assert "loading" in child.stderr.readline()
+    workers = psutil.Process(child.pid).children(recursive=True)
+    assert workers
+    assert list(output.iterdir()), "the file is built beside its place"
+    child.send_signal(signum)
+    out, err = child.communicate(timeout=20)
+    assert (child.returncode, out) == (128 + signum, "")
+    assert err.endswith("mpexport: interrupted\n")
+    assert list(output.iterdir()) == []
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert alive == []
+    assert [p.name for p in scratch.iterdir() if not p.name.startswith("mpexport-locks")] == []
+
+
+def test_errors(model: Path, process: Callable[..., Any], tmp_path: Path) -> None:
+    for words, code, part in (
+        (("check", tmp_path / "none.keras"), 3, "no such file"),
+        (("tflite", model, "-o", tmp_path / "no" / "m.tflite"), 6, "no such folder"),
+        (("tflite", model, "-o", tmp_path / "m", "--batch", "0"), 2, "--batch 0"),
+        (("parity", model, model), 3, "is no exported file"),
+    ):
+        ended = process(*words)
+        assert ended.code == code
+        assert part in ended.err
+        assert ended.err.startswith("mpexport: error: ")
+        assert "Traceback" not in ended.err
+    assert list(tmp_path.iterdir()) == []
