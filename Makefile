@@ -1,8 +1,10 @@
 # Everything runs in .venv, which the first target that needs it makes; `make help` lists the rest.
 
 PYTHON ?= python3
-# tflite-runtime ends at Python 3.11: name an older Python here when PYTHON is newer than that.
-TFLITE_PYTHON ?= $(PYTHON)
+# tflite-runtime has wheels for Python 3.9 to 3.11. The oldest there is, since it also shows that the
+# light part runs on 3.9.
+TFLITE_PYTHON ?= $(shell for p in python3.9 python3.10 python3.11; do \
+  $$p -c '' 2>/dev/null && echo $$p && exit; done; echo $(PYTHON))
 # What test hands to pytest beyond its own options, for example: make test ARGS='-k parity -x'
 ARGS ?=
 
@@ -25,24 +27,26 @@ venv: $(STAMP) ## .venv with mpexport, all its extras, and the tools
 
 # pip reads dependency groups since 25.1.
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
-	  echo "make: $(PYTHON) is $$($(PYTHON) -V 2>&1), and TensorFlow needs Python 3.11 to 3.13 here;" \
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null || { \
+	  echo "make: $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo not there), and TensorFlow needs Python 3.11 to 3.13 here;" \
 	       "name one: make PYTHON=python3.12" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) install --quiet 'pip>=25.1'
-	$(BIN)/python $(PIP) install --editable '.[all]' --group dev
+	$(BIN)/python $(PIP) install $(if $(wildcard $(STAMP)),--quiet) --editable '.[all]' --group dev
 	@touch $@
 
-# A second environment, since tflite-runtime needs numpy 1. Where it has no wheel there is none.
+# A second environment, since tflite-runtime needs numpy 1. Where there is no wheel there is none.
 $(TFLITE_STAMP): pyproject.toml
-	@if $(TFLITE_PYTHON) -c 'import sys; sys.exit(not (sys.platform == "linux" and (3, 9) <= sys.version_info[:2] < (3, 12)))'; then \
+	@python="$(TFLITE_PYTHON)"; \
+	if $$python -c 'import sys; sys.exit(sys.platform != "linux" or not (3, 9) <= sys.version_info[:2] < (3, 12))' 2>/dev/null; then \
 	  set -ex; \
-	  test -x $(TFLITE_VENV)/bin/python || $(TFLITE_PYTHON) -m venv $(TFLITE_VENV); \
+	  test -x $(TFLITE_VENV)/bin/python || $$python -m venv $(TFLITE_VENV); \
+	  $(TFLITE_VENV)/bin/python $(PIP) install --quiet 'pip>=25.1'; \
 	  $(TFLITE_VENV)/bin/python $(PIP) install --quiet --editable '.[tflite-runtime]'; \
 	  touch $@; \
 	else \
-	  echo "make: tflite-runtime has wheels for Linux and Python up to 3.11 only, $(TFLITE_PYTHON) is" \
-	       "$$($(TFLITE_PYTHON) -V 2>&1): its test is left out; name one: make TFLITE_PYTHON=python3.11" >&2; \
+	  echo "make: $$python is $$($$python -V 2>/dev/null || echo not there), and tflite-runtime has wheels for Linux and Python" \
+	    "3.9 to 3.11 only: its tests are left out; name one: make TFLITE_PYTHON=python3.11" >&2; \
 	fi
 
 demo: $(STAMP) ## train in mixed precision, export, prove, time; FRESH=1: retrain

@@ -30,7 +30,7 @@ from .outcome import Outcome, warn
 from .progress import library_options
 
 if TYPE_CHECKING:
-    from mpexport.api import ExportResult
+    from mpexport.results import ExportResult
 
 DEFAULT_FORMATS = "savedmodel,tflite,tflite-float16,onnx"
 # Further names of a format's subcommand.

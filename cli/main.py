@@ -149,10 +149,13 @@ def _run(invocation: _Invocation, tokens: list[str]) -> Outcome | None:
 
 
 def _usage(error: CycloptsError) -> str:
-    from cyclopts import UnusedCliTokensError
+    from cyclopts import UnknownCommandError, UnusedCliTokensError
 
-    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        return f"unexpected argument {error.unused_tokens[0]!r}"
+    first = error.unused_tokens[0] if error.unused_tokens else ""
+    if isinstance(error, UnusedCliTokensError):
+        return f"unexpected argument {first!r}"
+    if isinstance(error, UnknownCommandError) and first.startswith("-"):
+        return f"options come after a command: mpexport COMMAND {first}"
     text = str(error).strip().removesuffix(".")
     return text[:1].lower() + text[1:]
 

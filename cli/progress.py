@@ -17,7 +17,7 @@ from .streams import is_terminal
 if TYPE_CHECKING:
     from rich.progress import Progress as Live
 
-    from mpexport.api import RunOptions as LibraryOptions
+    from mpexport.results import RunOptions as LibraryOptions
 
 # Shorter work needs no line.
 DELAY_S = 2.0
@@ -97,7 +97,7 @@ class Progress:
 @contextmanager
 def library_options(run: RunOptions) -> Iterator[LibraryOptions]:
     """The library's run options, with progress shown while the context lasts."""
-    from mpexport.api import RunOptions as LibraryOptions
+    from mpexport.results import RunOptions as LibraryOptions
 
     watched = is_terminal(sys.stderr) and (is_terminal(sys.stdout) or not run.json)
     # The noise of workers, which --debug lets through, would tear the line apart.

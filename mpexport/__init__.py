@@ -10,9 +10,9 @@ __version__ = "0.1.0"
 # name → module; resolved on first use, so that importing mpexport costs nothing.
 _PUBLIC: dict[str, str] = {
     "Artifact": "mpexport.artifacts",
-    "ExportResult": "mpexport.api",
+    "ExportResult": "mpexport.results",
     "LatencyReport": "mpexport.latency.report",
-    "ModelHandle": "mpexport.api",
+    "ModelHandle": "mpexport.results",
     "MpExportError": "mpexport.errors",
     "ParityReport": "mpexport.parity.report",
     "PrecisionReport": "mpexport.precision",

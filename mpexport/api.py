@@ -6,127 +6,33 @@ Nothing here imports a framework: models and files are touched by worker process
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from mpexport import __version__, formats, parity_runs
-from mpexport.artifacts import MANIFEST, Artifact, Output, digest_of, write_json
-from mpexport.errors import InputError, UsageError, VerificationError
+from mpexport import formats, parity_runs
+from mpexport.artifacts import Output
+from mpexport.errors import UsageError
+from mpexport.exporting import (
+    Target,
+    default_output,
+    file_name,
+    finish,
+    format_options,
+    open_source,
+    produce,
+)
 from mpexport.findings import Verdict
-from mpexport.formats import Contract, Conversion, FormatSpec
 from mpexport.latency.report import LatencyReport
 from mpexport.optional import require_installed
 from mpexport.parity.report import ParityReport
 from mpexport.precision import PrecisionReport
+from mpexport.results import ExportResult, ModelHandle, RunOptions
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions, sniff
-from mpexport.verify import (
-    InputOptions,
-    References,
-    Written,
-    make_cases,
-    require_runtime,
-    verify_file,
-)
-from mpexport.worker.parent import DEFAULT_TIMEOUT_S, Worker, make_scratch
+from mpexport.verify import InputOptions
 
 Model = Union[str, "os.PathLike[str]", "ModelHandle", Any]
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How a command runs, whatever it does.
-
-    Attributes:
-        timeout_s: Limit for one job of a worker, in seconds.
-        debug: Whether the workers' noise goes to standard error.
-        progress: Called with a short text whenever something that takes time begins.
-    """
-
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    debug: bool = False
-    progress: Optional[Callable[[str], None]] = None
-
-    def worker(self) -> Worker:
-        """A new worker process."""
-        return Worker(timeout_s=self.timeout_s, debug=self.debug, on_progress=self.progress)
-
-
-@dataclass(frozen=True)
-class ModelHandle:
-    """A source model that was loaded once and found good; the model itself is not kept in memory.
-
-    Attributes:
-        source: Where it is and how it is read.
-        signatures: All signatures, as they are in the source.
-        chosen: The signature that single-signature formats use; None when one must be named.
-        notes: What loading had to say.
-    """
-
-    source: SourceOptions
-    signatures: tuple[Signature, ...]
-    chosen: Optional[str]
-    notes: tuple[str, ...]
-    _keep: Any = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class ExportedFile:
-    """One verified file.
-
-    Attributes:
-        artifact: Path, size, SHA-256.
-        conversion: What it promises.
-        contract: What was read back from it.
-        parity: One report per signature; empty when verification was switched off.
-    """
-
-    artifact: Artifact
-    conversion: Conversion
-    contract: Contract
-    parity: tuple[ParityReport, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            **self.artifact.to_json(),
-            "conversion": self.conversion.to_json(),
-            "contract": self.contract.to_json(),
-            "verified": bool(self.parity),
-            "parity": [p.to_json() for p in self.parity],
-        }
-
-
-@dataclass(frozen=True)
-class ExportResult:
-    """What an export made.
-
-    Attributes:
-        path: The file, or the release folder.
-        files: One entry per format.
-        changes: What normalization changed: pass, kind and count.
-        notes: What the user should know.
-        manifest: The manifest as it was written, or would have been.
-    """
-
-    path: str
-    files: tuple[ExportedFile, ...]
-    changes: tuple[dict[str, Any], ...]
-    notes: tuple[str, ...]
-    manifest: dict[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "path": self.path,
-            "files": [f.to_json() for f in self.files],
-            "changes": list(self.changes),
-            "notes": list(self.notes),
-        }
 
 
 def load(
@@ -157,7 +63,7 @@ def load(
     run = run or RunOptions()
     source, keep = _source(model, signature, tag, allow_code, tuple(imports))
     with run.worker() as worker:
-        described = _open(worker, source, "float32")
+        described = open_source(worker, source, "float32")
     return ModelHandle(
         source,
         tuple(Signature.from_json(s) for s in described["original_signatures"].values()),
@@ -189,10 +95,6 @@ def _source(
     return SourceOptions(path, signature, tag, allow_code, imports), keep
 
 
-def _open(worker: Worker, source: SourceOptions, io_dtype: str) -> dict[str, Any]:
-    return worker.call("open", source=source.to_json(), io_dtype=io_dtype, cwd=os.getcwd())
-
-
 def check(model: Model, *, run: Optional[RunOptions] = None, **source: Any) -> PrecisionReport:
     """Checks what a model computes in which precision; see `load` for the arguments.
 
@@ -201,44 +103,19 @@ def check(model: Model, *, run: Optional[RunOptions] = None, **source: Any) -> P
     """
     options, _keep = _source(model, **source)
     with (run or RunOptions()).worker() as worker:
-        _open(worker, options, "float32")
+        open_source(worker, options, "float32")
         return PrecisionReport.from_json(worker.call("check"))
 
 
-def normalize(model: Model, output: Union[str, "os.PathLike[str]"], **options: Any) -> ExportResult:
+def normalize(model: Model, output: Union[str, os.PathLike[str]], **options: Any) -> ExportResult:
     """Writes the normalized SavedModel; `convert` with the format ``savedmodel``."""
     return convert(model, "savedmodel", output, **options)
-
-
-@dataclass(frozen=True)
-class _Target:
-    """One file to make: format or variant name, its options and its place."""
-
-    name: str
-    spec: FormatSpec
-    options: Any
-    building: Path
-    path: Path
-
-
-def _format_options(spec: FormatSpec, values: Mapping[str, Any]) -> Any:
-    known = {f for f in spec.options.__dataclass_fields__}
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise UsageError(f"format {spec.name} has no option {unknown[0]!r}")
-    made = spec.options(**values)
-    for name, info in spec.options.__dataclass_fields__.items():
-        choices = info.metadata.get("choices")
-        if choices and getattr(made, name) not in choices:
-            shown = ", ".join(choices)
-            raise UsageError(f"{name} {getattr(made, name)!r}: choose from {shown}")
-    return made
 
 
 def convert(
     model: Model,
     format: str,
-    output: Union[str, "os.PathLike[str]", None] = None,
+    output: Union[str, os.PathLike[str], None] = None,
     *,
     verify: bool = True,
     inputs: Optional[InputOptions] = None,
@@ -272,28 +149,29 @@ def convert(
         OutputError: The output cannot be written.
     """
     spec, values = formats.resolve(format)
-    chosen = _format_options(spec, {**values, **options})
+    chosen = format_options(spec, {**values, **options})
     source, _keep = _source(model, signature, tag, allow_code, tuple(imports))
     if output is None:
         if not isinstance(model, (str, os.PathLike)):
             raise UsageError("an output path is needed for a model in memory")
         output = default_output(source.path, format)
     out = Output(
-        Path(output), is_directory=spec.is_directory, overwrite=overwrite, sources=(Path(source.path),)
+        Path(output),
+        is_directory=spec.is_directory,
+        overwrite=overwrite,
+        sources=(Path(source.path),),
     )
     with out:
-        target = _Target(format, spec, chosen, out.building, out.path)
-        produced = _produce(source, [target], verify, inputs or InputOptions(), run or RunOptions())
-        result = _result(out, source, produced, inputs or InputOptions(), [target])
-        if spec.is_directory:
-            write_json(out.building / MANIFEST, result.manifest)
+        target = Target(format, spec, chosen, out.building, out.path)
+        produced = produce(source, [target], verify, inputs or InputOptions(), run or RunOptions())
+        result = finish(out, source, produced, inputs or InputOptions(), [target])
         out.commit()
     return result
 
 
 def export(
     model: Model,
-    output: Union[str, "os.PathLike[str]"],
+    output: Union[str, os.PathLike[str]],
     formats_wanted: Sequence[str] = ("savedmodel", "tflite", "tflite-float16", "onnx"),
     *,
     verify: bool = True,
@@ -327,217 +205,24 @@ def export(
     if len(set(formats_wanted)) != len(formats_wanted):
         raise UsageError(f"a format is named twice: {', '.join(formats_wanted)}")
     source, _keep = _source(model, signature, tag, allow_code, tuple(imports))
-    out = Output(
-        Path(output), is_directory=True, overwrite=overwrite, sources=(Path(source.path),)
-    )
+    out = Output(Path(output), is_directory=True, overwrite=overwrite, sources=(Path(source.path),))
     with out:
         targets = []
         out.building.mkdir()
         for name in formats_wanted:
             spec, values = formats.resolve(name)
-            chosen = _format_options(spec, {**values, **(options or {}).get(spec.name, {})})
+            chosen = format_options(spec, {**values, **(options or {}).get(spec.name, {})})
             file = file_name(source.path, name)
-            targets.append(_Target(name, spec, chosen, out.building / file, out.path / file))
-        produced = _produce(source, targets, verify, inputs or InputOptions(), run or RunOptions())
-        result = _result(out, source, produced, inputs or InputOptions(), targets)
-        write_json(out.building / MANIFEST, result.manifest)
+            targets.append(Target(name, spec, chosen, out.building / file, out.path / file))
+        produced = produce(source, targets, verify, inputs or InputOptions(), run or RunOptions())
+        result = finish(out, source, produced, inputs or InputOptions(), targets)
         out.commit()
     return result
 
 
-def file_name(source: str, name: str) -> str:
-    """``model.keras``, ``tflite-float16`` → ``model_float16.tflite``."""
-    spec, _ = formats.resolve(name)
-    variant = name.removeprefix(spec.name).replace("-", "_")
-    return f"{_stem(source)}{variant}{spec.suffix}"
-
-
-def _stem(source: str) -> str:
-    path = Path(source)
-    return path.stem if path.suffix in (".keras", ".h5", ".hdf5") else path.name
-
-
-def default_output(source: str, name: str) -> Path:
-    """Beside the source, named after it."""
-    spec, _ = formats.resolve(name)
-    return Path(source).parent / f"{_stem(source)}{spec.suffix}"
-
-
-@dataclass(frozen=True)
-class _Produced:
-    described: dict[str, Any]
-    files: list[tuple[Written, list[ParityReport]]]
-
-
-def _produce(
-    source: SourceOptions,
-    targets: list[_Target],
-    verify: bool,
-    inputs: InputOptions,
-    run: RunOptions,
-) -> _Produced:
-    """Converts all targets in one worker, then runs each file in a worker of its own."""
-    for target in targets:
-        require_installed(target.spec.modules, target.spec.extra)
-        if verify:
-            require_runtime(target.spec.name)
-    io_dtype = next((t.options.io_dtype for t in targets if hasattr(t.options, "io_dtype")), "float32")
-    with ExitStack() as stack:
-        scratch = make_scratch()
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        with run.worker() as worker:
-            described = _open(worker, source, io_dtype)
-            written = [
-                _convert(worker, target, is_last_use=not verify and target is targets[-1])
-                for target in targets
-            ]
-            references = References(worker, scratch)
-            if verify:
-                for key in _keys(written):
-                    _run_references(references, described, written, key, inputs)
-        files = []
-        for file in written:
-            reports = []
-            if verify:
-                with run.worker() as worker:
-                    keys = [s.key for s in file.conversion.signatures if s.key in references.cases]
-                    for key in keys:
-                        reports.append(
-                            verify_file(file, key, references, worker, source.path, inputs.seed)
-                        )
-                _refuse_failed(file, reports)
-            files.append((file, reports))
-    return _Produced(described, files)
-
-
-def _convert(worker: Worker, target: _Target, *, is_last_use: bool) -> Written:
-    answer = worker.call(
-        "convert",
-        format=target.spec.name,
-        options=asdict(target.options),
-        path=str(target.building),
-        is_last_use=is_last_use,
-    )
-    conversion = Conversion.from_json(answer["conversion"])
-    contract = Contract.from_json(answer["contract"])
-    if contract.violations:
-        more = f" (and {len(contract.violations) - 1} more)" if len(contract.violations) > 1 else ""
-        raise VerificationError(
-            f"{target.name}: the written file breaks its contract: {contract.violations[0]}{more}",
-            hint="nothing was kept; please report this",
-            where=str(target.path),
-            details={"violations": list(contract.violations)},
-        )
-    return Written(
-        target.name, target.spec.name, target.building, target.path, conversion, contract
-    )
-
-
-def _keys(written: list[Written]) -> list[str]:
-    return list(dict.fromkeys(s.key for f in written for s in f.conversion.signatures))
-
-
-def _run_references(
-    references: References,
-    described: dict[str, Any],
-    written: list[Written],
-    key: str,
-    inputs: InputOptions,
-) -> None:
-    """Makes cases for one signature and runs the model on them, unless another stands for it."""
-    if key not in described["distinct"]:
-        return
-    having = [
-        (f, s) for f in written for s in f.conversion.signatures if s.key == key
-    ]
-    signature = Signature.from_json(described["original_signatures"][key])
-    cases = make_cases(signature, [s for _, s in having], inputs, described["ranges"][key])
-    rounded = any(f.conversion.precision == "float16-weights" for f, _ in having)
-    references.run(key, cases, rounded=rounded)
-
-
-def _refuse_failed(file: Written, reports: list[ParityReport]) -> None:
-    for report in reports:
-        if report.verdict is Verdict.PASS:
-            continue
-        row = next((r for r in report.rows if r.verdict is not Verdict.PASS), None)
-        cause = f"output {row.output}: {row.message}" if row else "no output was compared"
-        raise VerificationError(
-            f"{file.name}: the written file does not compute what the model computes: {cause}",
-            hint="nothing was kept; --no-verify keeps a file unproved",
-            where=str(file.path),
-            details={"parity": [r.to_json() for r in reports]},
-        )
-
-
-def _result(
-    out: Output,
-    source: SourceOptions,
-    produced: _Produced,
-    inputs: InputOptions,
-    targets: list[_Target],
-) -> ExportResult:
-    whole = out.artifact("release")
-    files = []
-    for file, reports in produced.files:
-        base = file.building if file.building.is_dir() else file.building.parent
-        if out.is_directory and file.building != out.building:
-            prefix = file.building.name
-            entries = tuple(
-                e for e in whole.files if e.path == prefix or e.path.startswith((f"{prefix}/", f"{prefix}."))
-            )
-        else:
-            del base
-            entries = whole.files
-        artifact = Artifact(str(file.path), file.name, entries)
-        files.append(ExportedFile(artifact, file.conversion, file.contract, tuple(reports)))
-    notes = list(dict.fromkeys(n for f in files for n in f.conversion.notes))
-    manifest = {
-        "schema_version": "1.0",
-        "tool": "mpexport",
-        "tool_version": __version__,
-        "source": {"name": Path(source.path).name, "sha256": digest_of(Path(source.path))},
-        "source_options": {k: v for k, v in source.to_json().items() if k != "path"},
-        "seed": inputs.seed,
-        "versions": produced.described["versions"],
-        "changes": produced.described["changes"],
-        "artifacts": [_manifest_entry(f, t) for f, t in zip(files, targets)],
-    }
-    return ExportResult(
-        str(out.path), tuple(files), tuple(produced.described["changes"]), tuple(notes), manifest
-    )
-
-
-def _manifest_entry(file: ExportedFile, target: _Target) -> dict[str, Any]:
-    return {
-        "format": file.artifact.format,
-        "options": asdict(target.options),
-        "files": [asdict(e) for e in file.artifact.files],
-        "size_bytes": file.artifact.size_bytes,
-        "signatures": [s.to_json() for s in file.conversion.signatures],
-        "precision": file.conversion.precision,
-        "ops": file.contract.ops,
-        "facts": file.contract.facts,
-        "verified": bool(file.parity),
-        "parity": [
-            {
-                "verdict": p.verdict.value,
-                "num_samples": p.num_samples,
-                "inputs_sha256": p.inputs_sha256,
-                "runtime": p.environment,
-                "outputs": {
-                    r.output: {"cause": r.cause, "max_abs": r.max_abs, "noise_floor": r.noise_floor}
-                    for r in p.rows
-                },
-            }
-            for p in file.parity
-        ],
-    }
-
-
 def compare(
     reference: Model,
-    candidates: Iterable[Union[str, "os.PathLike[str]"]],
+    candidates: Iterable[Union[str, os.PathLike[str]]],
     *,
     inputs: Optional[InputOptions] = None,
     tolerances: Any = None,
@@ -563,7 +248,7 @@ def compare(
     paths = [Path(c) for c in candidates]
     if not paths:
         raise UsageError("nothing to compare: name at least one candidate")
-    files = [parity_runs.candidate(path) for path in paths]
+    files = [parity_runs.exported_file(path) for path in paths]
     options = inputs or InputOptions()
     how = run or RunOptions()
     if isinstance(reference, (str, os.PathLike)) and parity_runs.is_exported_file(Path(reference)):
@@ -572,12 +257,18 @@ def compare(
         )
     model, _keep = _source(reference, **source)
     return parity_runs.against_model(
-        model, lambda w: _open(w, model, "float32"), files, options, tolerances, num_threads, how.worker
+        model,
+        lambda w: open_source(w, model, "float32"),
+        files,
+        options,
+        tolerances,
+        num_threads,
+        how.worker,
     )
 
 
 def measure(
-    file: Union[str, "os.PathLike[str]"],
+    file: Union[str, os.PathLike[str]],
     *,
     inputs: Optional[InputOptions] = None,
     batch: int = 1,
@@ -601,13 +292,7 @@ def measure(
         max_secs: Time at which measuring stops, in seconds.
         run: How to run.
     """
-    place = Path(file)
-    spec = formats.detect(place)
-    if spec is None:
-        if not place.exists():
-            raise InputError(f"{file}: no such file or directory", where=str(file))
-        raise InputError(f"{file}: is no exported file", hint="expected TFLite, ONNX or a SavedModel")
-    require_runtime(spec.name)
+    place = parity_runs.exported_file(Path(file))
     timing = {
         "warmup_runs": warmup_runs,
         "num_runs": num_runs,
@@ -616,11 +301,13 @@ def measure(
     }
     with (run or RunOptions()).worker() as worker:
         return parity_runs.measure(
-            worker, spec.name, place, inputs or InputOptions(), batch, num_threads, timing
+            worker, place, inputs or InputOptions(), batch, num_threads, timing
         )
 
 
-def assert_parity(reference: Model, *candidates: Union[str, "os.PathLike[str]"], **options: Any) -> None:
+def assert_parity(
+    reference: Model, *candidates: Union[str, os.PathLike[str]], **options: Any
+) -> None:
     """For a test suite: fails unless every candidate computes what the reference computes.
 
     Args:

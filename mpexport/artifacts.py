@@ -15,10 +15,11 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Iterator, Optional
+from typing import Any, Optional
 
 from mpexport.errors import OutputError, UsageError
 
@@ -112,8 +113,9 @@ def is_ours(directory: Path) -> bool:
 class Output:
     """A place for one artifact (a file, a file with companions, or a folder).
 
-    Use as a context manager: ``with Output(path, is_directory=False) as out`` gives ``out.building``
-    to write to; ``out.commit()`` moves it to its final name. Without a commit nothing is left.
+    Use as a context manager: ``with Output(path, is_directory=False) as out`` gives
+    ``out.building`` to write to; ``out.commit()`` moves it to its final name. Without a commit
+    nothing is left.
 
     Args:
         path: The final place.
@@ -150,17 +152,27 @@ class Output:
         for source in sources:
             real = Path(os.path.realpath(source))
             mine = Path(os.path.realpath(self.path))
-            if mine == real or real in mine.parents and self.is_directory:
-                raise UsageError(f"{self.path}: the output is (in) the input", hint="choose another -o")
+            if mine == real or (real in mine.parents and self.is_directory):
+                raise UsageError(
+                    f"{self.path}: the output is (in) the input", hint="choose another -o"
+                )
             if self.is_directory and mine in real.parents:
-                raise UsageError(f"{self.path}: the input lies in the output", hint="choose another -o")
+                raise UsageError(
+                    f"{self.path}: the input lies in the output", hint="choose another -o"
+                )
         parent = self.path.parent
         if not parent.is_dir():
-            raise OutputError(f"{parent}: no such folder", hint="create it first", where=str(parent))
+            raise OutputError(
+                f"{parent}: no such folder", hint="create it first", where=str(parent)
+            )
         if self.path.is_dir() and not self.is_directory:
-            raise OutputError(f"{self.path}: is a folder, a file is to be written", where=str(self.path))
+            raise OutputError(
+                f"{self.path}: is a folder, a file is to be written", where=str(self.path)
+            )
         if self.is_directory and self.path.exists() and not self.path.is_dir():
-            raise OutputError(f"{self.path}: is a file, a folder is to be written", where=str(self.path))
+            raise OutputError(
+                f"{self.path}: is a file, a folder is to be written", where=str(self.path)
+            )
         foreign = self.is_directory and self.path.is_dir() and any(self.path.iterdir())
         if foreign and not overwrite and not is_ours(self.path):
             raise OutputError(
@@ -224,10 +236,10 @@ class Output:
         """Removes everything that has not been committed."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def artifact(self, format_name: str) -> Artifact:
-        """Describes what was built, as if it stood at its final place already."""
+    def entries(self) -> tuple[FileEntry, ...]:
+        """The files built so far, as if they stood at their final place already."""
         base = self.building if self.is_directory else self.folder
-        return Artifact(str(self.path), format_name, entries(base, base))
+        return entries(base, base)
 
     def commit(self) -> None:
         """Moves the built artifact to its final name, durably.

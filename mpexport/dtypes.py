@@ -12,7 +12,7 @@ class DType:
 
     Attributes:
         name: Canonical (numpy) name.
-        kind: ``float``, ``int``, ``bool``, ``string``, ``complex`` or ``opaque`` (resource, variant).
+        kind: ``float``, ``int``, ``bool``, ``string``, ``complex`` or ``opaque`` (a handle).
         size_bytes: Bytes per element; 0 when there is no fixed size.
         unit_roundoff: Largest relative rounding error of one operation; None unless a float.
         max_finite: Largest finite value; None unless a float.
@@ -55,6 +55,7 @@ _ALL = (
     DType("variant", "opaque", 0),
 )
 _BY_NAME = {d.name: d for d in _ALL}
+FLOAT16 = _BY_NAME["float16"]
 _ALIASES = {
     "half": "float16",
     "fp16": "float16",
@@ -70,8 +71,6 @@ _ALIASES = {
     "object": "string",
     "str": "string",
 }
-FLOAT16 = _BY_NAME["float16"]
-FLOAT32 = _BY_NAME["float32"]
 
 
 def get(name: str) -> DType:

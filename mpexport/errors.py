@@ -38,7 +38,12 @@ class MpExportError(Exception):
     code = "internal"
 
     def __init__(
-        self, message: str, *, hint: str = "", where: str = "", details: dict[str, Any] | None = None
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        where: str = "",
+        details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message

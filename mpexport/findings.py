@@ -16,7 +16,7 @@ class Severity(str, enum.Enum):
 
 
 class Verdict(str, enum.Enum):
-    """The answer of a comparison; never a bare bool, so that 'not checked' can't look like 'fine'."""
+    """The answer of a comparison; no bool, so that 'not checked' can't look like 'fine'."""
 
     PASS = "PASS"
     FAIL = "FAIL"

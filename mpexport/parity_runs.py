@@ -1,8 +1,10 @@
-"""Running files for comparison and timing: what lies between the verbs and the workers."""
+"""Running exported files for comparison and timing: what lies between the verbs and the workers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shutil
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -12,40 +14,32 @@ from mpexport.latency.report import LatencyReport
 from mpexport.parity.compare import compare_cases
 from mpexport.parity.inputs import digest
 from mpexport.parity.report import ParityReport
-from mpexport.parity.tolerance import default_for
+from mpexport.parity.tolerance import Tolerances, default_for
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions
-from mpexport.tensors import TensorSet, save_npy_dir
+from mpexport.tensors import save_npy_dir
 from mpexport.verify import (
     InputOptions,
     References,
+    RunFile,
+    compare_file,
     count_samples,
-    load_cases,
     make_cases,
     require_runtime,
+    run_file,
 )
-from mpexport.worker.parent import Worker
+from mpexport.worker.parent import Worker, make_scratch
 
 StartWorker = Callable[[], Worker]
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """An exported file and its format."""
-
-    path: Path
-    format: str
-
-
 def is_exported_file(path: Path) -> bool:
     """Whether a path is an exported file that needs no framework (TFLite, ONNX)."""
-    if path.is_dir():
-        return False
-    return formats.detect(path) is not None
+    return not path.is_dir() and formats.detect(path) is not None
 
 
-def candidate(path: Path) -> Candidate:
-    """Recognizes a candidate by content.
+def exported_file(path: Path) -> RunFile:
+    """Recognizes an exported file by content.
 
     Raises:
         InputError: Missing, or no format of ours.
@@ -56,89 +50,77 @@ def candidate(path: Path) -> Candidate:
     spec = formats.detect(path)
     if spec is None:
         raise InputError(
-            f"{path}: is no exported file", hint="expected TFLite, ONNX or a SavedModel", where=str(path)
+            f"{path}: is no exported file",
+            hint="expected TFLite, ONNX or a SavedModel",
+            where=str(path),
         )
     require_runtime(spec.name)
-    return Candidate(path.absolute(), spec.name)
+    return RunFile(path.absolute(), spec.name)
 
 
-def _inspect(worker: Worker, file: Candidate, num_threads: int = 1) -> tuple[Signature, dict[str, Any]]:
+def inspect(worker: Worker, file: RunFile) -> tuple[RunFile, Signature]:
+    """Opens a file in its runtime: its precision and its signature."""
     answer = worker.call(
         "inspect",
         format=file.format,
         runtime=None,
         path=str(file.path),
-        options={"num_threads": num_threads, "signature": None},
+        options={"num_threads": 1, "signature": file.signature},
     )
-    return Signature.from_json(answer["signature"]), answer["environment"]
+    half = answer["environment"].get("weights") == "float16"
+    precision = "float16-weights" if half else "float32"
+    return replace(file, precision=precision), Signature.from_json(answer["signature"])
 
 
-def _run(
-    worker: Worker, file: Candidate, cases: list[str], num_threads: int, signature: Optional[str]
-) -> tuple[list[TensorSet], dict[str, Any]]:
-    output = worker.scratch / "outputs"
-    answer = worker.call(
-        "run",
-        format=file.format,
-        runtime=None,
-        path=str(file.path),
-        options={"num_threads": num_threads, "signature": signature},
-        cases=cases,
-        output=str(output),
-    )
-    outputs = [
-        {name: array.copy() for name, array in case.items()}
-        for case in load_cases(output, len(cases))
-    ]
-    return outputs, answer["environment"]
-
-
-def _precision(environment: dict[str, Any]) -> str:
-    return "float16-weights" if environment.get("weights") == "float16" else "float32"
+def _inspect_all(start: StartWorker, files: list[RunFile]) -> list[tuple[RunFile, Signature]]:
+    found = []
+    for file in files:
+        # One worker each: a file that crashes its runtime must not spoil the next.
+        with start() as worker:
+            found.append(inspect(worker, file))
+    return found
 
 
 def against_file(
     reference: Path,
-    files: list[Candidate],
+    files: list[RunFile],
     inputs: InputOptions,
-    tolerances: Any,
+    tolerances: Optional[Tolerances],
     num_threads: int,
     start: StartWorker,
 ) -> list[ParityReport]:
     """Compares files with another exported file: two runs, no noise floor."""
-    base = candidate(reference)
-    shapes, precisions = [], []
-    for file in files:
-        with start() as worker:
-            signature, environment = _inspect(worker, file)
-        shapes.append(signature)
-        precisions.append(_precision(environment))
-    with start() as worker:
-        signature, environment = _inspect(worker, base)
-        precisions.append(_precision(environment))
-        cases = make_cases(signature, [signature, *shapes], inputs, {})
-        stored = worker.scratch / "inputs"
-        paths = [str(stored / str(i)) for i in range(len(cases))]
+    (base, signature), *rest = _inspect_all(start, [exported_file(reference), *files])
+    cases = make_cases(signature, [signature, *(s for _, s in rest)], inputs, {})
+    reports = []
+    with ExitStack() as stack:
+        scratch = make_scratch()
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        paths = [str(scratch / str(i)) for i in range(len(cases))]
         for case, path in zip(cases, paths):
             save_npy_dir(case, Path(path))
-        expected, _ = _run(worker, base, paths, num_threads, None)
-        reports = []
-        for file, precision in zip(files, precisions):
-            with start() as other:
-                outputs, environment = _run(other, file, paths, num_threads, None)
-            worst = "float16-weights" if "float16-weights" in (precision, precisions[-1]) else precision
+        with start() as worker:
+            expected, _ = run_file(worker, base, paths, num_threads)
+        for file, _ in rest:
+            with start() as worker:
+                outputs, environment = run_file(worker, file, paths, num_threads)
+            precisions = {base.precision, file.precision}
+            precision = "float16-weights" if "float16-weights" in precisions else "float32"
             reports.append(
                 ParityReport(
                     reference=str(reference),
                     candidate=str(file.path),
                     environment=environment,
                     rows=compare_cases(
-                        expected, outputs, tolerances or default_for(worst), precision=worst
+                        expected,
+                        outputs,
+                        tolerances or default_for(precision),
+                        precision=precision,
                     ),
                     seed=inputs.seed,
                     num_samples=count_samples(cases),
                     inputs_sha256=digest(cases),
-                    notes=("the reference is an exported file: no float64 reference, no noise floor",),
+                    notes=("the reference is an exported file: there is no noise floor",),
                 )
             )
     return reports
@@ -147,93 +129,72 @@ def against_file(
 def against_model(
     source: SourceOptions,
     open_in: Callable[[Worker], dict[str, Any]],
-    files: list[Candidate],
+    files: list[RunFile],
     inputs: InputOptions,
-    tolerances: Any,
+    tolerances: Optional[Tolerances],
     num_threads: int,
     start: StartWorker,
 ) -> list[ParityReport]:
     """Compares files with a source model: trained run, float64 reference, candidate."""
-    inspected = []
-    for file in files:
+    inspected = _inspect_all(start, files)
+    with ExitStack() as stack:
+        scratch = make_scratch()
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         with start() as worker:
-            inspected.append(_inspect(worker, file))
-    with start() as worker:
-        described = open_in(worker)
-        key = described["chosen"]
-        if key is None:
-            names = ", ".join(sorted(described["signatures"]))
-            raise UsageError(
-                f"{source.path}: has several signatures: {names}", hint="choose one: --signature NAME"
+            described = open_in(worker)
+            key = described["chosen"]
+            if key is None:
+                raise UsageError(
+                    f"{source.path}: has several signatures: "
+                    + ", ".join(sorted(described["signatures"])),
+                    hint="choose one: --signature NAME",
+                )
+            references = References(worker, scratch)
+            signature = Signature.from_json(described["original_signatures"][key])
+            cases = make_cases(
+                signature, [s for _, s in inspected], inputs, described["ranges"][key]
             )
-        references = References(worker, worker.scratch / "references")
-        signature = Signature.from_json(described["original_signatures"][key])
-        shapes = [s for s, _ in inspected]
-        cases = make_cases(signature, shapes, inputs, described["ranges"][key])
-        half = [_precision(environment) == "float16-weights" for _, environment in inspected]
-        references.run(key, cases, rounded=any(half))
+            rounded = any(f.precision == "float16-weights" for f, _ in inspected)
+            references.run(key, cases, rounded=rounded)
         reports = []
-        for file, is_half in zip(files, half):
-            named = key if file.format == "savedmodel" else None
-            with start() as other:
-                outputs, environment = _run(
-                    other, file, references.inputs(key), num_threads, named
+        for file, _ in inspected:
+            named = replace(file, signature=key) if file.format == "savedmodel" else file
+            with start() as worker:
+                reports.append(
+                    compare_file(
+                        worker,
+                        named,
+                        key,
+                        references,
+                        reference=source.path,
+                        shown=file.path,
+                        seed=inputs.seed,
+                        tolerances=tolerances,
+                        num_threads=num_threads,
+                    )
                 )
-            expected = references.outputs(key, "reference")
-            assert expected is not None
-            reports.append(
-                ParityReport(
-                    reference=f"{source.path} ({key}, {references.facts[key]['reference_dtype']})",
-                    candidate=str(file.path),
-                    environment=environment,
-                    rows=compare_cases(
-                        expected,
-                        outputs,
-                        tolerances or default_for("float32"),
-                        trained=references.outputs(key, "trained"),
-                        floor=references.outputs(key, "rounded") if is_half else None,
-                        precision="float16-weights" if is_half else "float32",
-                    ),
-                    seed=inputs.seed,
-                    num_samples=count_samples(cases),
-                    inputs_sha256=digest(cases),
-                    notes=_notes(references.facts[key]),
-                )
-            )
     return reports
-
-
-def _notes(facts: dict[str, Any]) -> tuple[str, ...]:
-    if "trained_unavailable" in facts:
-        return (f"the trained model cannot run here: {facts['trained_unavailable']}",)
-    return ()
 
 
 def measure(
     worker: Worker,
-    format_name: str,
-    path: Path,
+    file: RunFile,
     inputs: InputOptions,
     batch: int,
     num_threads: int,
     timing: dict[str, Any],
 ) -> LatencyReport:
-    """Times one file in a worker."""
-    file = Candidate(path.absolute(), format_name)
-    signature, _ = _inspect(worker, file, num_threads)
-    case = make_cases(signature, [signature], inputs, {})[0]
-    if inputs.data is None and batch != 1:
-        from mpexport.parity.inputs import make_inputs
-
-        case = make_inputs(signature, batch, inputs.seed, dict(inputs.ranges or {}))
+    """Times one file in a worker, on one case of ``batch`` samples."""
+    file, signature = inspect(worker, file)
+    case = make_cases(signature, [signature], inputs, {}, batches=(batch,))[0]
     stored = worker.scratch / "inputs"
     save_npy_dir(case, stored)
     answer = worker.call(
         "measure",
-        format=format_name,
+        format=file.format,
         runtime=None,
         path=str(file.path),
-        options={"num_threads": num_threads, "signature": None},
+        options={"num_threads": num_threads, "signature": file.signature},
         case=str(stored),
         timing=timing,
     )

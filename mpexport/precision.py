@@ -66,7 +66,7 @@ class DtypeCount:
 
 @dataclass(frozen=True)
 class RoundedLiteral:
-    """A literal the trace holds in 16 bits: what the model was trained with, not what was written."""
+    """A literal held in 16 bits: what the model was trained with, not what was written."""
 
     where: str
     dtype: str

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, Optional
+
+import numpy as np
 
 from mpexport import runtimes
-from mpexport.errors import UsageError
-from mpexport.formats import Contract, Conversion
 from mpexport.optional import is_installed, require_installed
 from mpexport.parity.compare import compare_cases
 from mpexport.parity.inputs import cases_from_npz, digest, make_inputs
 from mpexport.parity.report import ParityReport
-from mpexport.parity.tolerance import default_for
+from mpexport.parity.tolerance import Tolerances, default_for
 from mpexport.signature import Signature, TensorSpec
 from mpexport.tensors import TensorSet, load_npy_dir, save_npy_dir
 from mpexport.worker.parent import Worker
@@ -38,24 +40,20 @@ class InputOptions:
 
 
 @dataclass(frozen=True)
-class Written:
-    """A file that was made and waits for its proof.
+class RunFile:
+    """An exported file to be run.
 
     Attributes:
-        name: Format or variant name.
+        path: Where it stands.
         format: Format name.
-        building: Where it stands now.
-        path: Where it will stand.
-        conversion: What it promises.
-        contract: What it holds.
+        precision: ``float32`` or ``float16-weights``.
+        signature: Signature to run; None for the only one.
     """
 
-    name: str
-    format: str
-    building: Path
     path: Path
-    conversion: Conversion
-    contract: Contract
+    format: str
+    precision: str = "float32"
+    signature: Optional[str] = None
 
 
 def fixed_batch(signatures: list[Signature]) -> int:
@@ -69,6 +67,7 @@ def make_cases(
     files: list[Signature],
     inputs: InputOptions,
     inferred: Mapping[str, Any],
+    batches: Sequence[int] = BATCHES,
 ) -> list[TensorSet]:
     """Sample inputs for one signature.
 
@@ -77,6 +76,7 @@ def make_cases(
         files: Of the files to be verified; their fixed sizes are honored.
         inputs: What the user gave.
         inferred: Input name → [lowest, highest] index that its tables allow.
+        batches: Samples per case, in units of the batch that the files have fixed.
 
     Raises:
         UsageError: An input cannot be made up.
@@ -89,10 +89,9 @@ def make_cases(
     ranges.update({k: v for k, v in (inputs.ranges or {}).items() if k in names})
     wanted = _with_fixed_sizes(signature, files)
     own = {s.shape[0] for s in wanted.inputs if s.shape}
-    batches = [batch * n for n in BATCHES] if None in own or not own else [1, 1]
-    return [
-        make_inputs(wanted, size, inputs.seed + i, ranges) for i, size in enumerate(batches)
-    ]
+    # A model whose own batch is fixed gets as many cases, each of that batch.
+    sizes = [batch * n for n in batches] if None in own or not own else [1 for _ in batches]
+    return [make_inputs(wanted, size, inputs.seed + i, ranges) for i, size in enumerate(sizes)]
 
 
 def _with_fixed_sizes(signature: Signature, files: list[Signature]) -> Signature:
@@ -157,62 +156,81 @@ def load_cases(folder: Path, count: int) -> list[TensorSet]:
     return [load_npy_dir(folder / str(i)) for i in range(count)]
 
 
-def verify_file(
-    file: Written,
-    key: str,
-    references: References,
-    worker: Worker,
-    source: str,
-    seed: int,
-    num_threads: int = 1,
-) -> ParityReport:
-    """Runs one signature of a written file and compares it with the reference.
+def run_file(
+    worker: Worker, file: RunFile, cases: list[str], num_threads: int
+) -> tuple[list[TensorSet], dict[str, Any]]:
+    """Runs a file on stored cases.
 
-    Args:
-        file: The file.
-        key: Signature key.
-        references: Holds the runs to compare with.
-        worker: A worker for the runtime; must not have the source open.
-        source: Name of the source, for the report.
-        seed: Seed of the inputs, for the report.
-        num_threads: Threads of the runtime.
+    Returns:
+        Outputs by name per case (they outlive the worker), and the runtime's environment.
     """
-    cases = references.cases[key]
-    output = worker.scratch / "outputs" / file.name / key
+    output = worker.scratch / "outputs"
+    shutil.rmtree(output, ignore_errors=True)
     answer = worker.call(
         "run",
         format=file.format,
         runtime=None,
-        path=str(file.building),
-        options={"num_threads": num_threads, "signature": key},
-        cases=references.inputs(key),
+        path=str(file.path),
+        options={"num_threads": num_threads, "signature": file.signature},
+        cases=cases,
         output=str(output),
     )
-    reference = references.outputs(key, "reference")
-    if reference is None:
-        raise UsageError(f"there is no reference for signature {key}")
-    half = file.conversion.precision == "float16-weights"
+    outputs = [
+        {name: np.array(array) for name, array in case.items()}
+        for case in load_cases(output, len(cases))
+    ]
+    return outputs, answer["environment"]
+
+
+def compare_file(
+    worker: Worker,
+    file: RunFile,
+    key: str,
+    references: References,
+    *,
+    reference: str,
+    shown: Path,
+    seed: int,
+    tolerances: Optional[Tolerances] = None,
+    num_threads: int = 1,
+) -> ParityReport:
+    """Runs one signature of an exported file and compares it with the model's runs.
+
+    Args:
+        worker: A worker for the runtime; must not have the source open.
+        file: The file.
+        key: Signature key of the source.
+        references: Holds the runs to compare with.
+        reference: Name of the source, for the report.
+        shown: Name of the file, for the report.
+        seed: Seed of the inputs, for the report.
+        tolerances: Default: that of float32 files.
+        num_threads: Threads of the runtime.
+    """
+    cases = references.cases[key]
+    facts = references.facts[key]
+    outputs, environment = run_file(worker, file, references.inputs(key), num_threads)
+    half = file.precision == "float16-weights"
     rows = compare_cases(
-        reference,
-        load_cases(output, len(cases)),
-        default_for("float32"),
+        references.outputs(key, "reference") or [],
+        outputs,
+        tolerances or default_for("float32"),
         trained=references.outputs(key, "trained"),
         floor=references.outputs(key, "rounded") if half else None,
-        precision=file.conversion.precision,
+        precision=file.precision,
     )
-    facts = references.facts[key]
-    notes = [f"reference computed in {facts['reference_dtype']}"]
+    notes: tuple[str, ...] = ()
     if "trained_unavailable" in facts:
-        notes.append(f"the trained model cannot run here: {facts['trained_unavailable']}")
+        notes = (f"the trained model cannot run here: {facts['trained_unavailable']}",)
     return ParityReport(
-        reference=f"{source} ({key}, {facts['reference_dtype']})",
-        candidate=str(file.path),
+        reference=f"{reference} ({key}, {facts['reference_dtype']})",
+        candidate=str(shown),
         rows=rows,
-        environment=answer["environment"],
+        environment=environment,
         seed=seed,
         num_samples=count_samples(cases),
         inputs_sha256=digest(cases),
-        notes=tuple(notes),
+        notes=notes,
     )
 
 

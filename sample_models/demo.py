@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import mpexport
-from mpexport.api import ExportedFile, RunOptions
+from mpexport.results import ExportedFile, RunOptions
 from mpexport.errors import MpExportError
 from mpexport.verify import InputOptions
 from sample_models.errors import OutputError, SampleModelError
@@ -110,7 +110,7 @@ def _trained_already(model: Path) -> float | None:
         }
         fits = stored.items() >= JOB.items() and stored["versions"].items() >= versions.items()
         return float(stored["test_accuracy"]) if fits else None
-    except (OSError, ValueError, KeyError, importlib.metadata.PackageNotFoundError):
+    except (OSError, ValueError, KeyError, TypeError, importlib.metadata.PackageNotFoundError):
         return None
 
 

@@ -43,9 +43,7 @@ def test_the_tree_is_found():
 # --- length -------------------------------------------------------------------------------------
 
 # Path → most lines, and why one idea takes so many.
-LONG = {
-    "mpexport/api.py": (700, "the verbs; most of it documents their arguments"),
-}
+LONG: dict[str, tuple[int, str]] = {}
 
 
 @pytest.mark.parametrize(("files", "most"), [(LIBRARY, 450), (CLI, 300)], ids=["library", "cli"])
@@ -75,9 +73,9 @@ ROWS = [
     ["artifacts", "optional", "plugins", "precision", "safety", "sources"],
     ["tensors"],
     ["formats", "parity", "runtimes", "tf", "worker"],
-    ["latency", "targets"],
-    ["render", "verify"],
-    ["parity_runs"],
+    ["latency"],
+    ["render", "results", "verify"],
+    ["exporting", "parity_runs"],
     ["api"],
 ]
 # A module → what it may import against the rows, until that is mended.

@@ -108,7 +108,7 @@ class FormatSpec:
     sniff: Callable[[Path], bool]
     modules: tuple[str, ...]
     extra: str
-    convert: Callable[["NormalizedModel", Path, Any], Conversion]
+    convert: Callable[[NormalizedModel, Path, Any], Conversion]
     check: Callable[[Path, Conversion, Any], Contract]
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     all_signatures: bool = False

@@ -76,7 +76,9 @@ def _signature_violations(definitions: Any, signature: Signature) -> list[str]:
     ):
         names = {s.name for s in specs}
         if names != set(infos):
-            violations.append(f"{side}s of {signature.key} are {sorted(infos)}, not {sorted(names)}")
+            violations.append(
+                f"{side}s of {signature.key} are {sorted(infos)}, not {sorted(names)}"
+            )
             continue
         for spec in specs:
             dtype = tf.as_dtype(infos[spec.name].dtype).name

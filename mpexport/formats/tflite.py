@@ -115,7 +115,9 @@ def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conv
             "--batch N fixes another"
         )
     path.write_bytes(content)
-    inputs = tuple(TensorSpec(s.name, shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs)
+    inputs = tuple(
+        TensorSpec(s.name, shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs
+    )
     precision = "float16-weights" if half else "float32"
     return Conversion((Signature(key, inputs, signature.outputs),), precision, tuple(notes))
 

@@ -10,10 +10,10 @@ from mpexport.findings import Verdict
 from mpexport.render.layout import Block, Facts, Table
 
 if TYPE_CHECKING:
-    from mpexport.api import ExportedFile, ExportResult
     from mpexport.latency.report import LatencyReport
     from mpexport.parity.report import ParityReport
     from mpexport.parity.row import TensorComparison
+    from mpexport.results import ExportedFile, ExportResult
 
 NONE = "-"
 _WORST_FIRST = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.PASS)

@@ -167,7 +167,8 @@ class TfliteSession(BaseSession):
         """``delegate`` is ``XNNPACK``, ``none``, or ``unknown`` before the first run.
 
         The interpreter applies no other delegate by itself, and only tells about the file's first
-        subgraph: for another signature the answer is ``unknown``.
+        subgraph: for another signature the answer is ``unknown``. ``weights`` is what the weights
+        are stored in: ``float16`` when there is any float16 tensor, else ``float32``.
         """
         first = {d["index"]: d["name"] for d in self._interpreter.get_input_details()}
         delegate = "unknown"
@@ -179,7 +180,11 @@ class TfliteSession(BaseSession):
             "version": self.version,
             "num_threads": self._num_threads,
             "delegate": delegate,
+            "weights": "float16" if self._has_float16() else "float32",
         }
+
+    def _has_float16(self) -> bool:
+        return any(d["dtype"] == np.float16 for d in self._interpreter.get_tensor_details())
 
     def close(self) -> None:
         """Frees the interpreter and the mapped file."""

@@ -1,0 +1,1 @@
+"""The heavy room: the only folder that imports TensorFlow and Keras at module level."""

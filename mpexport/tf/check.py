@@ -85,7 +85,7 @@ def check(model: NormalizedModel) -> PrecisionReport:
 def float_type(node: NodeDef) -> str | None:
     """The floating element type a node computes in (its first floating output), or None."""
     for _, number in output_types(node) or []:
-        name = tf.as_dtype(number).name
+        name = str(tf.as_dtype(number).name)
         if dtypes.canonical(name) in ("float16", "bfloat16", "float32", "float64"):
             return name
     return None
@@ -102,7 +102,7 @@ def _counts(program: Program, model: NormalizedModel) -> list[DtypeCount]:
     for capture in {id(c): c for e in model.original.entries.values() for c in e.captures}.values():
         number = concrete.variable_dtype(capture)
         if number is not None:
-            name = tf.as_dtype(number).name
+            name = str(tf.as_dtype(number).name)
             stored[name] += 1
             size[name] += resources.size_bytes(capture)
     rows = [DtypeCount(d, ops[d], stored[d], size[d]) for d in {*ops, *stored}]

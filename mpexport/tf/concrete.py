@@ -82,7 +82,12 @@ def identity(function: Any) -> tuple[Any, ...]:
     nodes = function.graph.as_graph_def().node
     body = tuple(n.attr["f"].func.name for n in nodes if "f" in n.attr) or id(function)
     captures = tuple(id(c) for c in function.captured_inputs)
-    return (body, captures, tuple(function._arg_keywords), tuple(sorted(function.structured_outputs)))
+    return (
+        body,
+        captures,
+        tuple(function._arg_keywords),
+        tuple(sorted(function.structured_outputs)),
+    )
 
 
 def with_names(function: Any) -> Any:
@@ -131,7 +136,11 @@ def take_apart(concretes: dict[str, Any]) -> Program:
         name = fdef.signature.name
         program.library[name] = fdef
         program.entries[key] = EntryPoint(
-            key, name, list(signature.inputs), list(signature.outputs), list(concrete.captured_inputs)
+            key,
+            name,
+            list(signature.inputs),
+            list(signature.outputs),
+            list(concrete.captured_inputs),
         )
     return program
 
@@ -193,7 +202,8 @@ def _concrete(program: Program, entry: EntryPoint) -> Any:
     call.attr["Tout"].list.type.extend(arg.type for arg in fdef.signature.output_arg)
     graph_def.node.append(call)
     specs = [
-        tf.TensorSpec(s.shape, tf.as_dtype(types[i]), name=s.name) for i, s in enumerate(entry.inputs)
+        tf.TensorSpec(s.shape, tf.as_dtype(types[i]), name=s.name)
+        for i, s in enumerate(entry.inputs)
     ]
     names = [s.name for s in entry.outputs]
     shapes = [s.shape for s in entry.outputs]

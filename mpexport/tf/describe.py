@@ -34,7 +34,8 @@ def describe(model: NormalizedModel) -> dict[str, Any]:
     """Signatures, ranges of index inputs, weight bytes, changes and versions."""
     keys = list(model.program.entries)
     original = {
-        k: Signature(k, tuple(e.inputs), tuple(e.outputs)) for k, e in model.original.entries.items()
+        k: Signature(k, tuple(e.inputs), tuple(e.outputs))
+        for k, e in model.original.entries.items()
     }
     counted = Counter((c.pass_name, c.kind) for c in model.changes)
     return {
@@ -115,4 +116,3 @@ def index_ranges(program: Program, key: str) -> dict[str, list[int]]:
         if name is not None and size:
             ranges[name] = [0, min(size - 1, ranges.get(name, [0, size - 1])[1])]
     return ranges
-

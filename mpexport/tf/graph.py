@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2, types_pb2
+from tensorflow.core.framework import attr_value_pb2, op_def_pb2, types_pb2
+from tensorflow.core.framework.function_pb2 import FunctionDef as FunctionDef
+from tensorflow.core.framework.node_def_pb2 import NodeDef as NodeDef
 from tensorflow.python.framework import op_def_registry
 
 from mpexport.signature import TensorSpec
-
-FunctionDef = function_pb2.FunctionDef
-NodeDef = node_def_pb2.NodeDef
 
 # Ops whose first input is a condition or an index; the branches get the others.
 BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -190,7 +189,7 @@ def input_types(node: NodeDef) -> list[int] | None:
 
 
 def output_types(node: NodeDef) -> list[tuple[str, int]] | None:
-    """``(suffix, type)`` per output, the suffix being ``output_arg:index``; None if unregistered."""
+    """``(suffix, type)`` per output, the suffix ``output_arg:index``; None if unregistered."""
     definition = op_def(node)
     if definition is None:
         return None
@@ -202,7 +201,9 @@ def output_types(node: NodeDef) -> list[tuple[str, int]] | None:
     ]
 
 
-def rename_readers(fdef: FunctionDef, tensors: dict[str, str], skip: frozenset[str] = frozenset()) -> None:
+def rename_readers(
+    fdef: FunctionDef, tensors: dict[str, str], skip: frozenset[str] = frozenset()
+) -> None:
     """Lets every reader of a tensor read another one: node inputs and the function's ``ret``.
 
     Args:
@@ -243,8 +244,8 @@ def remove_nodes(fdef: FunctionDef, replaced: dict[str, str]) -> None:
     for node in fdef.node_def:
         if node.name in replaced:
             suffixes = output_types(node)
-            assert suffixes is not None and len(suffixes) == 1, node.op
-            outputs[f"{node.name}:{suffixes[0][0]}"] = replaced[node.name]
+            for suffix, _ in suffixes or []:
+                outputs[f"{node.name}:{suffix}"] = replaced[node.name]
     kept = [n for n in fdef.node_def if n.name not in replaced]
     nodes = {n.name for n in kept}
     rename_readers(fdef, outputs)

@@ -50,7 +50,9 @@ class FlatGraph:
     weights: dict[str, Any]
 
 
-def with_shapes(specs: Iterable[TensorSpec], shapes: dict[str, tuple[int | None, ...]]) -> list[TensorSpec]:
+def with_shapes(
+    specs: Iterable[TensorSpec], shapes: dict[str, tuple[int | None, ...]]
+) -> list[TensorSpec]:
     """Specs whose shapes are replaced by name."""
     return [TensorSpec(s.name, shapes.get(s.name, s.shape), s.dtype) for s in specs]
 
@@ -180,8 +182,8 @@ def flatten(
     graph_def = _optimize(graph_def, keep, ["constfold", "function", "dependency"])
     _drop_controls_on(graph_def, names)
     batches = {s.shape[0] for s in entry.inputs if s.shape}
-    if len(batches) == 1 and None not in batches:
-        batch = batches.pop()
+    batch = batches.pop() if len(batches) == 1 else None
+    if batch is not None:
         _fix_list_shapes(graph_def.node, "", batch)
         for fdef in graph_def.library.function:
             _fix_list_shapes(fdef.node_def, ":output:0", batch)

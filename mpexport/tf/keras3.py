@@ -19,9 +19,7 @@ def export_keras3(options: SourceOptions, directory: Path) -> None:
     """
     if options.allow_code:
         keras.config.enable_unsafe_deserialization()
-    model = keras.saving.load_model(
-        options.path, compile=False, safe_mode=not options.allow_code
-    )
+    model = keras.saving.load_model(options.path, compile=False, safe_mode=not options.allow_code)
     if not isinstance(model, keras.Model):
         raise ConversionError(f"{options.path}: holds a {type(model).__name__}, not a model")
     export_model(model, directory)

@@ -20,11 +20,12 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from mpexport.errors import ConversionError, InputError, MpExportError, UnsafeModelError, UsageError
 from mpexport.plugins import did_you_mean
+from mpexport.precision import LayerPolicy
 from mpexport.safety import refuse_unsafe, scan_config
 from mpexport.sources import SourceOptions, sniff
 from mpexport.tf import concrete
 from mpexport.tf.partial import load_paths, needed_paths
-from mpexport.tf.policy import LayerPolicy, config_policies, saved_model_policies
+from mpexport.tf.policy import config_policies, saved_model_policies
 
 _log = logging.getLogger("mpexport")
 
@@ -149,7 +150,9 @@ def _keras_failure(options: SourceOptions, error: Exception, legacy: bool) -> Mp
         )
     damaged = (OSError, KeyError, EOFError, ImportError)
     if isinstance(error, damaged) or "file" in text.lower() or "weights" in text.lower():
-        return InputError(f"{options.path}: {generation} cannot load it: {text}", where=options.path)
+        return InputError(
+            f"{options.path}: {generation} cannot load it: {text}", where=options.path
+        )
     return ConversionError(
         f"{options.path}: {generation} cannot load or export it: {text}", where=options.path
     )
@@ -269,7 +272,9 @@ def reload(source: LoadedModel) -> LoadedModel:
     return _load_saved_model(source.options, source.directory, source.policies)
 
 
-def _from_endpoint(options: SourceOptions, model: Any, signatures: dict[str, Any]) -> dict[str, Any]:
+def _from_endpoint(
+    options: SourceOptions, model: Any, signatures: dict[str, Any]
+) -> dict[str, Any]:
     endpoints = {
         name: function.concrete_functions
         for name in dir(model)

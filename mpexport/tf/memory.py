@@ -67,11 +67,11 @@ def _is_a(model: Any, package: str) -> bool:
 
 
 def _module_signature(model: tf.Module) -> Any:
-    call = getattr(model, "__call__", None)
-    traced = getattr(call, "_list_all_concrete_functions", list)()
+    call = model.__call__ if callable(model) else None
+    traced: list[Any] = getattr(call, "_list_all_concrete_functions", list)()
     if len(traced) == 1:
         return _named(traced[0])
-    if getattr(call, "input_signature", None):
+    if call is not None and getattr(call, "input_signature", None):
         return _named(call.get_concrete_function())
     raise UsageError(
         f"{type(model).__name__}.__call__ has {len(traced)} traces, one is needed",

@@ -61,7 +61,9 @@ def run(function: Any, names: list[str], inputs: Mapping[str, np.ndarray]) -> di
     args = []
     for name, placeholder in zip(names, function.inputs):
         value = tf.convert_to_tensor(inputs[name])
-        args.append(value if value.dtype == placeholder.dtype else tf.cast(value, placeholder.dtype))
+        args.append(
+            value if value.dtype == placeholder.dtype else tf.cast(value, placeholder.dtype)
+        )
     outputs = function(*args)
     return {name: tensor.numpy() for name, tensor in outputs.items()}
 

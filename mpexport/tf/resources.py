@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -89,4 +90,4 @@ def size_bytes(capture: Any) -> int:
     shape = concrete.capture_shape(capture)
     if shape is None or None in shape or kind in (tf.resource, tf.variant, tf.string):
         return 0
-    return int(np.prod(shape, dtype=np.int64)) * int(kind.size)
+    return math.prod(size or 0 for size in shape) * int(kind.size)

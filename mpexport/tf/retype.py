@@ -8,6 +8,7 @@ on their borders and the nodes themselves stay as they were.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from tensorflow.core.framework import tensor_pb2, types_pb2
@@ -26,7 +27,10 @@ from mpexport.tf.graph import (
     where,
 )
 
-_NUMPY = {types_pb2.DT_FLOAT: np.dtype("<f4"), types_pb2.DT_DOUBLE: np.dtype("<f8")}
+_NUMPY: dict[int, np.dtype[Any]] = {
+    types_pb2.DT_FLOAT: np.dtype("<f4"),
+    types_pb2.DT_DOUBLE: np.dtype("<f8"),
+}
 _FIELD = {types_pb2.DT_FLOAT: "float_val", types_pb2.DT_DOUBLE: "double_val"}
 
 

@@ -82,7 +82,7 @@ def _erfc(ctx: Any, node: Any, name: str, args: Any) -> None:
     )
 
 
-_HANDLERS = {"Erfc": (_erfc, [])}
+_HANDLERS: dict[str, tuple[Any, list[Any]]] = {"Erfc": (_erfc, [])}
 
 
 def _optimize(graph: Any) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpexport.dtypes import FLOAT16
+from mpexport import dtypes
 from mpexport.errors import ConversionError
 from mpexport.tf import concrete, resources
 from mpexport.tf.normalized import NormalizedModel
+
+_LARGEST = dtypes.get("float16").max_finite or 0.0
 
 
 def refuse_outside_float16(model: NormalizedModel, key: str) -> None:
@@ -28,8 +30,8 @@ def refuse_outside_float16(model: NormalizedModel, key: str) -> None:
             continue
         # One reduction per sign instead of |value|, which would copy the weight.
         extreme = max(float(value.max(initial=0)), -float(value.min(initial=0)))
-        if not extreme <= FLOAT16.max_finite:
-            outside = ~(np.abs(value) <= FLOAT16.max_finite)
+        if not extreme <= _LARGEST:
+            outside = ~(np.abs(value) <= _LARGEST)
             found.append(f"{names.get(id(capture), 'a weight')} ({int(outside.sum())})")
     if found:
         raise ConversionError(

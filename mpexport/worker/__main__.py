@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from mpexport.errors import MpExportError
 from mpexport.worker.jobs import Session
-from mpexport.worker.protocol import VERSION, decode, encode
+from mpexport.worker.protocol import VERSION, Message, decode, encode
 
 _PR_SET_PDEATHSIG = 1
 
@@ -43,7 +43,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _die_with_parent()
 
-    def say(message: dict[str, object]) -> None:
+    def say(message: Message) -> None:
         outgoing.write(encode(message))
         outgoing.flush()
 
@@ -56,7 +56,7 @@ def main() -> None:
                     f"the worker speaks protocol {VERSION}, asked for {message.get('version')}",
                     hint="install the same mpexport on both sides",
                 )
-            answer = {"result": session.run(message["job"], message["args"])}
+            answer: Message = {"result": session.run(message["job"], message["args"])}
         except MpExportError as e:
             traceback.print_exc()
             answer = {"error": e.to_json()}

@@ -22,15 +22,21 @@ DEFAULT_TIMEOUT_S = 3600.0
 
 # What would change results from outside: another backend, another Keras generation, another policy
 # in a user's keras.json, compiler flags, a GPU whose kernels are then traced.
-_REMOVED = ("TF_USE_LEGACY_KERAS", "XLA_FLAGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "PYTHONPATH")
+_REMOVED = (
+    "TF_USE_LEGACY_KERAS",
+    "XLA_FLAGS",
+    "TF_XLA_FLAGS",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTHONPATH",
+)
 _PINNED = {
     "CUDA_VISIBLE_DEVICES": "-1",
     "KERAS_BACKEND": "tensorflow",
     "LC_ALL": "C.UTF-8",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
-    # Without oneDNN: its half kernels on the CPU are tens of times slower, and its results depend on
-    # the machine.
+    # Without oneDNN: its half kernels on the CPU are tens of times slower, and its results depend
+    # on the machine.
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "TZ": "UTC",
 }
@@ -46,7 +52,8 @@ def make_scratch() -> Path:
         return Path(tempfile.mkdtemp(prefix="mpexport-"))
     except OSError as e:
         raise OutputError(
-            f"no place for temporary files: {e.strerror or e}", hint="set TMPDIR to a writable folder"
+            f"no place for temporary files: {e.strerror or e}",
+            hint="set TMPDIR to a writable folder",
         ) from e
 
 

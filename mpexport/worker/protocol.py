@@ -8,12 +8,12 @@ Child → parent: any number of ``{"progress": TEXT}``, then ``{"result": {...}}
 from __future__ import annotations
 
 import json
-from typing import Any, Dict
+from typing import Any
 
 from mpexport.errors import MpExportError
 
 VERSION = 1
-Message = Dict[str, Any]
+Message = dict[str, Any]
 
 
 def encode(message: Message) -> bytes:

@@ -14,7 +14,6 @@ import pytest
 from mpexport.cli.main import main
 
 from mpexport import api
-from mpexport.api import ExportedFile, ExportResult
 from mpexport.artifacts import Artifact, FileEntry
 from mpexport.findings import Finding, Severity, Verdict
 from mpexport.formats import Contract, Conversion
@@ -31,6 +30,7 @@ from mpexport.precision import (
     PrecisionReport,
     RoundedLiteral,
 )
+from mpexport.results import ExportedFile, ExportResult
 from mpexport.signature import Signature, TensorSpec
 
 CLI = [sys.executable, "-m", "mpexport.cli"]
@@ -134,7 +134,7 @@ def make_export(path: str = "/out/m.tflite", *formats: str, verified: bool = Tru
         for name in formats or ("tflite",)
     )
     changes = ({"pass": "promote_compute_dtype", "kind": "node-retyped", "count": 26},)
-    return ExportResult(path, files, changes, ("the batch is fixed to 1",), {})
+    return ExportResult(path, files, changes, ("the batch is fixed to 1",))
 
 
 def make_precision(*severities: Severity) -> PrecisionReport:

@@ -12,8 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import psutil
 import pytest
+
+from mpexport.render import envelope
 
 CLI = [sys.executable, "-m", "mpexport.cli"]
 NEEDED = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime", "ai_edge_litert")
@@ -86,6 +89,7 @@ def test_tflite(model: Path, process: Callable[..., Any], tmp_path: Path) -> Non
     assert document["result"]["files"][0]["parity"][0]["verdict"] == "PASS"
     assert "converting to tflite" in ended.err
     assert [p.name for p in tmp_path.iterdir()] == ["half.tflite"]
+    jsonschema.validate(document, envelope.schema())
 
 
 def test_parity_and_bench(release: tuple[Path, str], process: Callable[..., Any]) -> None:

@@ -28,7 +28,8 @@ m = small()
 m.save(f"{out}/m.keras"); m.save(f"{out}/m.h5"); m.export(f"{out}/sm", verbose=False)
 m.save_weights(f"{out}/w.weights.h5")
 i = keras.Input((4,))
-keras.Model(i, keras.layers.Lambda(lambda t: (open(f"{out}/marker", "w"), t)[1])(i)).save(f"{out}/l.keras")
+mark = keras.layers.Lambda(lambda t: (open(f"{out}/marker", "w"), t)[1])
+keras.Model(i, mark(i)).save(f"{out}/l.keras")
 """
 
 _MAKE_KERAS2 = """
@@ -73,9 +74,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def refused(
-    code: int, says: str, *args: object, left: Path | None = None, hint: str = ""
-) -> str:
+def refused(code: int, says: str, *args: object, left: Path | None = None, hint: str = "") -> str:
     """Runs the command and checks code, one-line message, and that nothing is left in a folder."""
     before = sorted(p.name for p in left.iterdir()) if left else []
     done = run_cli(*args)
@@ -141,7 +140,9 @@ def test_directory_named_like_a_keras_file(tmp_path: Path) -> None:
 
 
 def test_weights_only(models: Path, tmp_path: Path) -> None:
-    refused(3, "weights only", "tflite", models / "w.weights.h5", "-o", tmp_path / "o", left=tmp_path)
+    refused(
+        3, "weights only", "tflite", models / "w.weights.h5", "-o", tmp_path / "o", left=tmp_path
+    )
 
 
 def test_recognized_by_content_not_by_name(models: Path, tmp_path: Path) -> None:
@@ -159,7 +160,9 @@ def test_unknown_signature(models: Path, tmp_path: Path) -> None:
 
 def test_ambiguous_signature(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.tflite"
-    refused(2, "double, triple", "tflite", models / "two", "-o", out, left=tmp_path, hint="--signature")
+    refused(
+        2, "double, triple", "tflite", models / "two", "-o", out, left=tmp_path, hint="--signature"
+    )
 
 
 def test_endpoints_of_a_model_without_signatures(models: Path, tmp_path: Path) -> None:
@@ -210,9 +213,10 @@ def test_failed_run_keeps_the_old_output(models: Path, tmp_path: Path) -> None:
 
 
 def test_deep_json_is_no_recursion_error(models: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(models / "m.keras") as good, zipfile.ZipFile(
-        tmp_path / "deep.keras", "w"
-    ) as bad:
+    with (
+        zipfile.ZipFile(models / "m.keras") as good,
+        zipfile.ZipFile(tmp_path / "deep.keras", "w") as bad,
+    ):
         for name in good.namelist():
             content = good.read(name)
             bad.writestr(name, b"[" * 100_000 if name == "config.json" else content)

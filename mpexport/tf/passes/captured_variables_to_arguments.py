@@ -65,7 +65,7 @@ class _Rewriter:
 
     def _follow(self, fdef: FunctionDef, values: dict[str, int]) -> None:
         renamed: dict[str, str] = {}
-        axes = []
+        axes: list[tuple[str, int]] = []
         # Nodes may be listed before the nodes they read: repeat until no tensor is added.
         todo = dict(values)
         while todo:

@@ -48,7 +48,7 @@ _MADE_INSIDE = ("TensorArray", "Stack")  # prefixes; the ops that make one and t
 
 
 def is_variable_op(node: NodeDef) -> bool:
-    """Whether the op reads or writes a resource variable (ResourceGather, AssignAddVariableOp …)."""
+    """Whether the op reads or writes a variable (ResourceGather, AssignAddVariableOp …)."""
     return (
         node.op in _VARIABLE_OPS
         or node.op.startswith("Resource")

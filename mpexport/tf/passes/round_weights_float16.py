@@ -43,7 +43,8 @@ def _weight_output(node: NodeDef) -> str | None:
 
 def _rounded_already(fdef: FunctionDef) -> set[str]:
     """Tensors that are read by Casts to half only."""
-    rounding, other = set(), set(fdef.ret.values())
+    rounding: set[str] = set()
+    other = set(fdef.ret.values())
     for node in fdef.node_def:
         narrows = node.op == "Cast" and node.attr["DstT"].type == types_pb2.DT_HALF
         (rounding if narrows else other).update(node.input)

@@ -31,7 +31,10 @@ def _widened(
         if dtypes.is_16_bit_float(spec.dtype):
             changes.append(
                 Change(
-                    PASS.name, f"{side}-widened", f"{entry.key}/{spec.name}", f"{spec.dtype} → float32"
+                    PASS.name,
+                    f"{side}-widened",
+                    f"{entry.key}/{spec.name}",
+                    f"{spec.dtype} → float32",
                 )
             )
             spec = TensorSpec(spec.name, spec.shape, "float32")

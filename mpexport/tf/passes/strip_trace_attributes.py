@@ -26,7 +26,10 @@ def _apply(program: Program, context: PassContext) -> list[Change]:
                     del node.attr[attr]
                     changes.append(
                         Change(
-                            PASS.name, "attribute-removed", f"{fdef.signature.name}/{node.name}", attr
+                            PASS.name,
+                            "attribute-removed",
+                            f"{fdef.signature.name}/{node.name}",
+                            attr,
                         )
                     )
             # Inferred type information goes stale once element types change.

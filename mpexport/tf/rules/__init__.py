@@ -1,0 +1,1 @@
+"""Rules of the precision check: one file each."""

@@ -1,0 +1,103 @@
+"""What the verbs take and give: plain data, and how a command runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional
+
+from mpexport.artifacts import Artifact
+from mpexport.formats import Contract, Conversion
+from mpexport.parity.report import ParityReport
+from mpexport.signature import Signature
+from mpexport.sources import SourceOptions
+from mpexport.worker.parent import DEFAULT_TIMEOUT_S, Worker
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a command runs, whatever it does.
+
+    Attributes:
+        timeout_s: Limit for one job of a worker, in seconds.
+        debug: Whether the workers' noise goes to standard error.
+        progress: Called with a short text whenever something that takes time begins.
+    """
+
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    debug: bool = False
+    progress: Optional[Callable[[str], None]] = None
+
+    def worker(self) -> Worker:
+        """A new worker process."""
+        return Worker(timeout_s=self.timeout_s, debug=self.debug, on_progress=self.progress)
+
+
+@dataclass(frozen=True)
+class ModelHandle:
+    """A source model that was loaded once and found good; the model itself is not kept in memory.
+
+    Attributes:
+        source: Where it is and how it is read.
+        signatures: All signatures, as they are in the source.
+        chosen: The signature that single-signature formats use; None when one must be named.
+        notes: What loading had to say.
+    """
+
+    source: SourceOptions
+    signatures: tuple[Signature, ...]
+    chosen: Optional[str]
+    notes: tuple[str, ...]
+    _keep: Any = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """One verified file.
+
+    Attributes:
+        artifact: Path, size, SHA-256.
+        conversion: What it promises.
+        contract: What was read back from it.
+        parity: One report per signature; empty when verification was switched off.
+    """
+
+    artifact: Artifact
+    conversion: Conversion
+    contract: Contract
+    parity: tuple[ParityReport, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            **self.artifact.to_json(),
+            "conversion": self.conversion.to_json(),
+            "contract": self.contract.to_json(),
+            "verified": bool(self.parity),
+            "parity": [p.to_json() for p in self.parity],
+        }
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What an export made.
+
+    Attributes:
+        path: The file, or the release folder.
+        files: One entry per format.
+        changes: What normalization changed: pass, kind and count.
+        notes: What the user should know.
+    """
+
+    path: str
+    files: tuple[ExportedFile, ...]
+    changes: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "path": self.path,
+            "files": [f.to_json() for f in self.files],
+            "changes": list(self.changes),
+            "notes": list(self.notes),
+        }
