@@ -4,91 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.faults.support import refused, run_cli
+
 pytestmark = pytest.mark.tf
-
-_MAKE = """
-import sys, os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import keras
-out = sys.argv[1]
-keras.utils.set_random_seed(0)
-def small(**kw):
-    i = keras.Input((4,), name="x")
-    h = keras.layers.Dense(8, activation="relu", dtype="mixed_float16")(i)
-    return keras.Model(i, keras.layers.Dense(3, name="y", dtype="mixed_float16")(h), **kw)
-m = small()
-m.save(f"{out}/m.keras"); m.save(f"{out}/m.h5"); m.export(f"{out}/sm", verbose=False)
-m.save_weights(f"{out}/w.weights.h5")
-i = keras.Input((4,))
-mark = keras.layers.Lambda(lambda t: (open(f"{out}/marker", "w"), t)[1])
-keras.Model(i, mark(i)).save(f"{out}/l.keras")
-"""
-
-_MAKE_KERAS2 = """
-import sys, os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tf_keras, tensorflow as tf
-out = sys.argv[1]
-def opened(t):
-    open(out + "/marker", "w").close()
-    return t
-i = tf_keras.Input((4,))
-tf_keras.Model(i, tf_keras.layers.Lambda(opened)(i)).save(f"{out}/l2.h5")
-os.path.exists(out + "/marker") and os.remove(out + "/marker")
-class Two(tf.Module):
-    def __init__(self):
-        self.v = tf.Variable(2.0)
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float16, "a")])
-    def double(self, a):
-        return {"d": tf.cast(a, tf.float32) * self.v}
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float16, "a")])
-    def triple(self, a):
-        return {"t": a * 3}
-t = Two()
-tf.saved_model.save(t, f"{out}/two", signatures={"double": t.double, "triple": t.triple})
-tf.saved_model.save(t, f"{out}/none")
-"""
-
-Cli = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def run_cli(*args: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mpexport.cli", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
-
-
-@pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("models")
-    for script in (_MAKE, _MAKE_KERAS2):
-        subprocess.run([sys.executable, "-c", script, out], check=True, capture_output=True)
-    assert not (out / "marker").exists()
-    return out
-
-
-def refused(code: int, says: str, *args: object, left: Path | None = None, hint: str = "") -> str:
-    """Runs the command and checks code, one-line message, and that nothing is left in a folder."""
-    before = sorted(p.name for p in left.iterdir()) if left else []
-    done = run_cli(*args)
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    lines = done.stderr.strip().splitlines()
-    errors = [line for line in lines if line.startswith("mpexport: error:")]
-    assert len(errors) == 1, done.stderr
-    assert says in errors[0]
-    assert "Traceback" not in done.stderr
-    assert hint in done.stderr
-    if left:
-        assert sorted(p.name for p in left.iterdir()) == before
-    return done.stderr
 
 
 def cut(source: Path, target: Path, share: float = 0.5) -> Path:

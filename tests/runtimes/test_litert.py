@@ -50,6 +50,7 @@ def test_a_file_without_signatures_runs_by_tensor_names(write):
         "version": session.version,
         "num_threads": 1,
         "delegate": "XNNPACK",
+        "weights": "float32",
     }
     session.close()
 

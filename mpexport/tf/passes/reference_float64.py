@@ -12,7 +12,8 @@ Result::
 1. Every float32 tensor becomes float64.
 2. Ops on resources keep float32 (weights are not copied up front) and get a Cast behind.
 3. Ops without a float64 kernel on this machine, or whose OpDef fixes float32, are islands.
-4. So are random ops: in float64 they draw other numbers from the same seed.
+4. So are ops with a complex side, which is not widened, and random ops: in float64 those draw other numbers from
+   the same seed.
 5. Captured float32 constants are widened; variables are not (2).
 """
 
@@ -70,6 +71,8 @@ def _keeps_float32(node: NodeDef) -> bool:
         if attr.type != "type":
             continue
         t = attr_value(node, attr.name).type
+        if t == types_pb2.DT_COMPLEX64:  # its real side must stay float32
+            return True
         t = MAPPING.get(t, t)
         allowed = attr.allowed_values.list.type
         if allowed and t not in allowed:

@@ -1,0 +1,134 @@
+"""Sources that children build once per session, and their exports, each made when first asked for.
+
+Children run one generation of Keras each; nothing here imports TensorFlow in the test process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+CHILDREN = Path(__file__).parent / "children"
+# Exports are processes of their own; more than two at once only wait for each other's memory.
+AT_ONCE = 2
+
+
+def run_child(script: str, *args: object, **variables: str) -> str:
+    """Runs a script of ``children`` with sample_models importable; returns what it printed."""
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **variables}
+    ended = subprocess.run(
+        [sys.executable, str(CHILDREN / script), *map(str, args)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return ended.stdout
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Folders of the sources, see ``children/sources.py``."""
+
+    keras: Path
+    tf_keras: Path
+
+    def path(self, generation: str, name: str, policy: str, kind: str) -> Path:
+        """The file or directory; ``kind`` is ``file`` or ``savedmodel``."""
+        suffix = "" if kind == "savedmodel" else ".keras" if generation == "keras" else ".h5"
+        return getattr(self, generation) / f"{name}-{policy}{suffix}"
+
+    def twin_outputs(self, generation: str, name: str, policy: str) -> np.ndarray:
+        """What the float32 twin computed on ``inputs.npz``."""
+        with np.load(getattr(self, generation) / f"{name}-{policy}.npz") as stored:
+            return stored["probabilities"]
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    folders = Sources(tmp_path_factory.mktemp("keras"), tmp_path_factory.mktemp("tf_keras"))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        jobs = [
+            pool.submit(run_child, "sources.py", "keras", folders.keras),
+            pool.submit(
+                run_child, "sources.py", "tf_keras", folders.tf_keras, TF_USE_LEGACY_KERAS="1"
+            ),
+        ]
+        for job in jobs:
+            job.result()
+    return folders
+
+
+@dataclass
+class Exports:
+    """Exports by source; ``prefetch`` starts them, calling waits for one."""
+
+    folder: Path
+    pool: ThreadPoolExecutor
+    jobs: dict[Path, Future[Any]] = field(default_factory=dict)
+
+    def prefetch(self, source: Path, formats: tuple[str, ...]) -> None:
+        """Starts the export of one source, unless it was started before."""
+        if source not in self.jobs:
+            self.jobs[source] = self.pool.submit(self._export, source, formats)
+
+    def _export(self, source: Path, formats: tuple[str, ...]) -> Any:
+        import mpexport
+
+        return mpexport.export(source, self.folder / self.label(source), formats)
+
+    def label(self, source: Path) -> str:
+        """A folder name that no other source has."""
+        return f"{source.parent.name}-{source.name.replace('.', '_')}"
+
+    def __call__(self, source: Path, formats: tuple[str, ...] = ("tflite", "onnx")) -> Any:
+        """The result of ``mpexport.export``, or what it raised."""
+        self.prefetch(source, formats)
+        return self.jobs[source].result()
+
+
+@pytest.fixture(scope="session")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    pool = ThreadPoolExecutor(AT_ONCE)
+    yield Exports(tmp_path_factory.mktemp("exports"), pool)
+    pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a runtime found in one file: op counts, outputs on given inputs, size in bytes."""
+
+    ops: dict[str, int]
+    outputs: dict[str, np.ndarray]
+    size: int
+
+
+LookInto = Callable[[Path, list[Path]], list[Found]]
+
+
+@pytest.fixture
+def look_into(tmp_path: Path) -> LookInto:
+    """``look_into(inputs.npz, files)``: runs files in a child that knows nothing of mpexport."""
+
+    def look(inputs: Path, files: list[Path]) -> list[Found]:
+        job = tmp_path / "job.json"
+        text = {"inputs": str(inputs), "files": list(map(str, files)), "output": str(tmp_path)}
+        job.write_text(json.dumps(text))
+        found = []
+        for i, item in enumerate(json.loads(run_child("files.py", job))):
+            with np.load(tmp_path / f"{i}.npz") as stored:
+                found.append(Found(item["ops"], dict(stored), files[i].stat().st_size))
+        return found
+
+    return look
