@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 DEFAULT_FORMATS = "savedmodel,tflite,tflite-float16,onnx"
 # Further names of a format's subcommand.
-ALIASES = {"savedmodel": ("normalize",)}
 
 
 def export(
@@ -89,7 +88,7 @@ def add_format_commands(app: App) -> None:
             help=f"Export a model to one {spec.title}, and prove it.",
             default_command=_format_command(spec),
         )
-        app.command(command, alias=ALIASES.get(spec.name))
+        app.command(command, alias=spec.aliases)
 
 
 def _format_command(spec: FormatSpec) -> Callable[..., Outcome]:

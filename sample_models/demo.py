@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 import mpexport
-from mpexport.results import ExportedFile, RunOptions
 from mpexport.errors import MpExportError
+from mpexport.results import ExportedFile, RunOptions
 from mpexport.verify import InputOptions
 from sample_models.errors import OutputError, SampleModelError
 from sample_models.train import train

@@ -97,7 +97,7 @@ class FormatSpec:
         convert: Writes the file. Runs in a worker.
         check: Reads the written file back and holds it against the promise. Runs in a worker.
         variants: Further names in ``--formats`` → option values, for example ``tflite-float16``.
-        all_signatures: Whether the artifact holds all signatures of the source.
+        aliases: Further names of the subcommand.
     """
 
     name: str
@@ -111,7 +111,7 @@ class FormatSpec:
     convert: Callable[[NormalizedModel, Path, Any], Conversion]
     check: Callable[[Path, Conversion, Any], Contract]
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    all_signatures: bool = False
+    aliases: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)

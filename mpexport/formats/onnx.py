@@ -25,14 +25,17 @@ class OnnxOptions:
 
     opset: int = field(default=18, metadata={"help": "Opset of the standard domain."})
 
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for an opset that tf2onnx does not write."""
+        if not MIN_OPSET <= self.opset <= MAX_OPSET:
+            raise UsageError(
+                f"opset {self.opset}: not supported", hint=f"choose {MIN_OPSET} to {MAX_OPSET}"
+            )
+
 
 def _convert(model: NormalizedModel, path: Path, options: OnnxOptions) -> Conversion:
     from mpexport.tf.to_onnx import build_onnx
 
-    if not MIN_OPSET <= options.opset <= MAX_OPSET:
-        raise UsageError(
-            f"--opset {options.opset}: not supported", hint=f"{MIN_OPSET} to {MAX_OPSET}"
-        )
     key = model.source.choose()
     proto, signature = build_onnx(model, key, options.opset)
     _save(proto, path, external=model.weight_bytes([key]) > EXTERNAL_DATA_BYTES)

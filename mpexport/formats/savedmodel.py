@@ -98,5 +98,5 @@ SPEC = FormatSpec(
     extra="tensorflow",
     convert=_convert,
     check=_check,
-    all_signatures=True,
+    aliases=("normalize",),
 )

@@ -40,6 +40,12 @@ class TfliteOptions:
         metadata={"help": "Fix the shape of one input.", "metavar": "NAME:[1,28,28]"},
     )
 
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for a batch below 1 or a shape that cannot be read."""
+        if self.batch is not None and self.batch < 1:
+            raise UsageError(f"batch {self.batch}: must be at least 1")
+        parse_input_shapes(self.input_shape)
+
 
 def parse_input_shapes(texts: tuple[str, ...]) -> dict[str, Shape]:
     """``name:[1,28,?]`` → shape by name; ``?`` or ``-1`` is a size unknown until run time.
@@ -72,8 +78,6 @@ def _requested_shapes(signature: Signature, options: TfliteOptions) -> dict[str,
         if not fits:
             raise UsageError(f"--input-shape {name}:{list(shape)} does not fit {names[name]}")
     if options.batch is not None:
-        if options.batch < 1:
-            raise UsageError(f"--batch {options.batch}: must be at least 1")
         shapes = {**_batch_shapes(signature, options.batch), **shapes}
     return shapes
 

@@ -78,7 +78,7 @@ def check(model: NormalizedModel) -> PrecisionReport:
         policies=tuple(model.source.policies),
         literals=tuple(_literals(program)),
         findings=tuple(findings),
-        notes=tuple(model.source.notes),
+        notes=tuple(model.notes),
     )
 
 

@@ -43,7 +43,6 @@ class LoadedModel:
         directory: The SavedModel the object was restored from.
         tags: Tag set of its MetaGraph.
         policies: dtype policies of the layers, where the source has them.
-        notes: What the user should know.
     """
 
     options: SourceOptions
@@ -53,7 +52,6 @@ class LoadedModel:
     directory: str
     tags: list[str]
     policies: list[LayerPolicy] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     @property
     def is_endpoint(self) -> bool:
@@ -260,11 +258,10 @@ def _load_saved_model(
             where=options.path,
         ) from e
     signatures = dict(model.signatures)
-    notes: list[str] = []
     if not signatures or (options.signature and options.signature not in signatures):
         signatures = _from_endpoint(options, model, signatures)
-    chosen = options.signature or _only_one(signatures, notes)
-    return LoadedModel(options, model, signatures, chosen, path, tags, policies, notes)
+    chosen = options.signature or _only_one(signatures)
+    return LoadedModel(options, model, signatures, chosen, path, tags, policies)
 
 
 def reload(source: LoadedModel) -> LoadedModel:
@@ -305,13 +302,11 @@ def _from_endpoint(
     return {options.signature: concrete.with_names(functions[0])}
 
 
-def _only_one(signatures: dict[str, Any], notes: list[str]) -> str | None:
+def _only_one(signatures: dict[str, Any]) -> str | None:
     """The signature when there is one, or when all of them are the same function."""
     if len(signatures) == 1:
         return next(iter(signatures))
     if len({concrete.identity(f) for f in signatures.values()}) == 1:
-        key = "serving_default" if "serving_default" in signatures else min(signatures)
-        others = ", ".join(sorted(k for k in signatures if k != key))
-        notes.append(f"signature {key} is used; {others} is the same function")
-        return key
+        # Keras 3 exports each model under two keys: there is nothing to choose.
+        return "serving_default" if "serving_default" in signatures else min(signatures)
     return None

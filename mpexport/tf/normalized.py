@@ -114,7 +114,7 @@ def normalize(source: LoadedModel, io_dtype: str = "float32") -> NormalizedModel
     pipeline.run(program, "normalize", context)
     twins, widened = resources.widen_captures(program)
     context.changes.extend(widened)
-    notes = list(source.notes)
+    notes = []
     if not any(c.pass_name == "promote_compute_dtype" for c in context.changes) and not twins:
         notes.append("nothing is in 16 bits: the model is exported as it is")
     return NormalizedModel(

@@ -6,9 +6,6 @@ Children run one generation of Keras each; nothing here imports TensorFlow in th
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,23 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-CHECKOUT = Path(__file__).parents[2]
-CHILDREN = Path(__file__).parent / "children"
+from tests.e2e.kit import run_child
+
 # Exports are processes of their own; more than two at once only wait for each other's memory.
 AT_ONCE = 2
-
-
-def run_child(script: str, *args: object, **variables: str) -> str:
-    """Runs a script of ``children`` with sample_models importable; returns what it printed."""
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **variables}
-    ended = subprocess.run(
-        [sys.executable, str(CHILDREN / script), *map(str, args)],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    return ended.stdout
 
 
 @dataclass(frozen=True)
@@ -49,10 +33,12 @@ class Sources:
         suffix = "" if kind == "savedmodel" else ".keras" if generation == "keras" else ".h5"
         return getattr(self, generation) / f"{name}-{policy}{suffix}"
 
-    def twin_outputs(self, generation: str, name: str, policy: str) -> np.ndarray:
-        """What the float32 twin computed on ``inputs.npz``."""
+    def twin_outputs(
+        self, generation: str, name: str, policy: str, literals: str = "probabilities"
+    ) -> np.ndarray:
+        """What the float32 twin computed on ``inputs.npz``; ``exact``: with unrounded literals."""
         with np.load(getattr(self, generation) / f"{name}-{policy}.npz") as stored:
-            return stored["probabilities"]
+            return stored[literals]
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ Result::
 1. Every float32 tensor becomes float64.
 2. Ops on resources keep float32 (weights are not copied up front) and get a Cast behind.
 3. Ops without a float64 kernel on this machine, or whose OpDef fixes float32, are islands.
-4. So are ops with a complex side, which is not widened, and random ops: in float64 those draw other numbers from
-   the same seed.
+4. So are ops with a complex side, which is not widened, and random ops, which would draw other
+   numbers from the same seed.
 5. Captured float32 constants are widened; variables are not (2).
 """
 

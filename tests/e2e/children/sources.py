@@ -2,7 +2,8 @@
 
 ``python sources.py keras|tf_keras FOLDER`` writes, for each model and policy of ``models``,
 ``NAME-POLICY.keras`` or ``.h5``, the SavedModel ``NAME-POLICY/`` and ``NAME-POLICY.npz`` with the
-outputs of the twin on the images of ``inputs.npz``. Nothing of mpexport is imported here.
+outputs of the twin on the images of ``inputs.npz``: ``probabilities``, and ``exact`` as they are
+with all literals at full precision. Nothing of mpexport is imported here.
 """
 
 from __future__ import annotations
@@ -74,10 +75,17 @@ def main(generation: str, folder: Path) -> None:
         else:
             model.save(place.with_suffix(".h5"), save_format="h5")
             model.save(place, save_format="tf")
-        single = with_rounded_gelu(twin.float32_twin(model, keras), keras, policy)
-        outputs = np.asarray(single(images, training=False))
+        single = twin.float32_twin(model, keras)
+        exact = np.asarray(single(images, training=False))
+        outputs = np.asarray(with_rounded_gelu(single, keras, policy)(images, training=False))
         assert outputs.dtype == np.float32
-        np.savez(place.with_suffix(".npz"), probabilities=outputs)
+        np.savez(place.with_suffix(".npz"), probabilities=outputs, exact=exact)
+    if generation == "tf_keras":
+        for policy in ("mixed_float16", "float32"):
+            model = builders.build("lstm", keras, policy, seed=1, batch_size=1)
+            shake(model)
+            model.save(folder / f"lstm_batch_1-{policy}.h5", save_format="h5")
+            model.save(folder / f"lstm_batch_1-{policy}", save_format="tf")
     assert not [m for m in sys.modules if m.split(".")[0] == "mpexport"]
 
 
