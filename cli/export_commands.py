@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mpexport.results import ExportResult
 
 DEFAULT_FORMATS = "savedmodel,tflite,tflite-float16,onnx"
-# Further names of a format's subcommand.
 
 
 def export(

@@ -139,7 +139,7 @@ def test_errors(model: Path, process: Callable[..., Any], tmp_path: Path) -> Non
     for words, code, part in (
         (("check", tmp_path / "none.keras"), 3, "no such file"),
         (("tflite", model, "-o", tmp_path / "no" / "m.tflite"), 6, "no such folder"),
-        (("tflite", model, "-o", tmp_path / "m", "--batch", "0"), 2, "--batch 0"),
+        (("tflite", model, "-o", tmp_path / "m", "--batch", "0"), 2, "batch 0"),
         (("parity", model, model), 3, "is no exported file"),
     ):
         ended = process(*words)

@@ -1,4 +1,4 @@
-"""The same source and options give the same bytes, whatever the process, its hashes and its place."""
+"""The same source and options give the same bytes, in any process and any folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child: TFLiteConverter without options: ``python bare.py SAVED_MODEL FILE [SAVED_MODEL FILE …]``."""
+"""Child: TFLiteConverter without options: ``python bare.py [SAVED_MODEL FILE] ...``."""
 
 from __future__ import annotations
 
