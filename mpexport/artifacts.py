@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,9 +21,9 @@ from types import TracebackType
 from typing import Any, Optional
 
 from mpexport.errors import OutputError, UsageError
+from mpexport.scratch import make_folder
 
 MANIFEST = "manifest.json"
-_TEMPORARY = re.compile(r"\.mpexport-(\d+)-\w+")
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -139,10 +138,8 @@ class Output:
         self.path = Path(os.path.abspath(path))
         self.is_directory = is_directory
         self._check_place(overwrite, sources)
-        self._remove_stale()
-        prefix = f".mpexport-{os.getpid()}-"
         try:
-            self.folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self.path.parent))
+            self.folder = make_folder(self.path.parent, ".mpexport")
         except OSError as e:
             raise self._not_writable(e) from e
         self.building = self.folder / self.path.name
@@ -187,13 +184,6 @@ class Output:
             hint="choose another place with -o",
             where=str(self.path.parent),
         )
-
-    def _remove_stale(self) -> None:
-        """Removes what runs that no longer live have left beside this output."""
-        for entry in self.path.parent.glob(".mpexport-*"):
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match and not _is_alive(int(match.group(1))):
-                shutil.rmtree(entry, ignore_errors=True)
 
     def _take_lock(self) -> int:
         """An advisory lock for the output path; it dies with the process."""
@@ -262,16 +252,6 @@ class Output:
         except OSError as e:
             raise self._not_writable(e) from e
         self.abort()
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _fsync(path: Path) -> None:

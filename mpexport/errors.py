@@ -17,6 +17,7 @@ A message is one line that says what failed, where, and what was found; ``hint``
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 EXIT_OK = 0
@@ -131,6 +132,20 @@ class PrecisionError(MpExportError):
 
     exit_code = 12
     code = "precision"
+
+
+def disk_full(error: BaseException) -> OutputError | None:
+    """The error to report when a full disk is behind ``error``, however libraries wrapped it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or "No space left on device" in str(cause):
+            return OutputError(
+                "the disk is full",
+                hint="free some space where the output or the temporary files go (TMPDIR)",
+            )
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _tree(root: type[MpExportError]) -> list[type[MpExportError]]:

@@ -18,6 +18,7 @@ from mpexport.formats import Contract, Conversion, FormatSpec
 from mpexport.optional import require_installed
 from mpexport.parity.report import ParityReport
 from mpexport.results import ExportedFile, ExportResult, RunOptions
+from mpexport.scratch import make_scratch
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions
 from mpexport.verify import (
@@ -28,7 +29,7 @@ from mpexport.verify import (
     make_cases,
     require_runtime,
 )
-from mpexport.worker.parent import Worker, make_scratch
+from mpexport.worker.parent import Worker
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from mpexport.parity.compare import compare_cases
 from mpexport.parity.inputs import digest
 from mpexport.parity.report import ParityReport
 from mpexport.parity.tolerance import Tolerances, default_for
+from mpexport.scratch import make_scratch
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions
 from mpexport.tensors import save_npy_dir
@@ -28,7 +29,7 @@ from mpexport.verify import (
     require_runtime,
     run_file,
 )
-from mpexport.worker.parent import Worker, make_scratch
+from mpexport.worker.parent import Worker
 
 StartWorker = Callable[[], Worker]
 

@@ -43,7 +43,7 @@ def describe(model: NormalizedModel) -> dict[str, Any]:
         "distinct": model.source.distinct(),
         "signatures": {k: model.signature(k).to_json() for k in keys},
         "original_signatures": {k: s.to_json() for k, s in original.items()},
-        "ranges": {k: index_ranges(model.program, k) for k in keys},
+        "ranges": {k: index_ranges(model.program, k) for k in model.source.distinct()},
         "weight_bytes": {k: model.weight_bytes([k]) for k in keys},
         "total_weight_bytes": model.weight_bytes(),
         "notes": model.notes,

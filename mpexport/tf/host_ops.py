@@ -54,6 +54,7 @@ _STATEFUL_BUT_INSIDE = (
     "InitializeTable",
     "LookupTable",
     "Multinomial",
+    "MutableDenseHashTable",
     "MutableHashTable",
     "NoOp",
     "PartitionedCall",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -158,7 +157,6 @@ def _keras_failure(options: SourceOptions, error: Exception, legacy: bool) -> Mp
 
 def _import_modules(options: SourceOptions) -> bool:
     for name in options.imports:
-        sys.path.insert(0, "")
         try:
             importlib.import_module(name)
         except ImportError as e:
@@ -166,8 +164,6 @@ def _import_modules(options: SourceOptions) -> bool:
                 f"--import {name}: {first_line(e)}",
                 hint="the module must be importable from the current directory or be installed",
             ) from e
-        finally:
-            sys.path.remove("")
     return bool(options.imports)
 
 

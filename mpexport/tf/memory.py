@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpexport.errors import UsageError
-from mpexport.worker.parent import make_scratch
+from mpexport.scratch import make_scratch
 
 
 class TemporarySavedModel:

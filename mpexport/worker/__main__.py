@@ -11,7 +11,7 @@ import sys
 import traceback
 from typing import BinaryIO
 
-from mpexport.errors import MpExportError
+from mpexport.errors import MpExportError, disk_full
 from mpexport.worker.jobs import Session
 from mpexport.worker.protocol import VERSION, Message, decode, encode
 
@@ -59,7 +59,7 @@ def main() -> None:
             answer: Message = {"result": session.run(message["job"], message["args"])}
         except MpExportError as e:
             traceback.print_exc()
-            answer = {"error": e.to_json()}
+            answer = {"error": (disk_full(e) or e).to_json()}
         except MemoryError:
             traceback.print_exc()
             error = MpExportError("out of memory", hint="use a machine with more memory")
@@ -67,7 +67,8 @@ def main() -> None:
         except Exception as e:
             traceback.print_exc()
             text = f"{type(e).__name__}: {e}".splitlines()[0][:300]
-            answer = {"error": MpExportError(text, hint="please report this").to_json()}
+            unknown = MpExportError(text, hint="please report this")
+            answer = {"error": (disk_full(e) or unknown).to_json()}
         sys.stdout.flush()
         gc.collect()
         say(answer)

@@ -8,14 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional
 
 from mpexport import errors
-from mpexport.errors import OutputError, WorkerError
+from mpexport.errors import WorkerError
+from mpexport.scratch import make_scratch
 from mpexport.worker.protocol import decode, encode, request
 
 DEFAULT_TIMEOUT_S = 3600.0
@@ -40,21 +40,6 @@ _PINNED = {
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "TZ": "UTC",
 }
-
-
-def make_scratch() -> Path:
-    """A private temporary directory.
-
-    Raises:
-        OutputError: There is no writable place for temporary files.
-    """
-    try:
-        return Path(tempfile.mkdtemp(prefix="mpexport-"))
-    except OSError as e:
-        raise OutputError(
-            f"no place for temporary files: {e.strerror or e}",
-            hint="set TMPDIR to a writable folder",
-        ) from e
 
 
 class Worker:
