@@ -6,16 +6,17 @@ inside its functions, so that the list of formats costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
+from mpexport import dtypes
 from mpexport.errors import UsageError
 from mpexport.findings import Change
 from mpexport.plugins import did_you_mean, discover
-from mpexport.signature import Signature
+from mpexport.signature import Signature, TensorSpec
 
 if TYPE_CHECKING:
     from mpexport.tf.normalized import NormalizedModel
@@ -112,6 +113,28 @@ class FormatSpec:
     check: Callable[[Path, Conversion, Any], Contract]
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
+
+
+def side_violations(
+    side: str, promised: Iterable[TensorSpec], written: Mapping[str, str], *, may_lack: bool = False
+) -> list[str]:
+    """What is wrong with the inputs (or outputs) that a written file has.
+
+    Args:
+        side: ``input`` or ``output``, for the text.
+        promised: As the signature promises them.
+        written: Name → dtype name, as read back.
+        may_lack: Whether some may be missing (an input that nothing depends on).
+    """
+    specs = list(promised)
+    names = {s.name for s in specs}
+    if not set(written) <= names or (not may_lack and set(written) != names):
+        return [f"{side}s are {sorted(written)}, not {sorted(names)}"]
+    return [
+        f"{side} {s.name} is {dtypes.canonical(written[s.name])}, not {s.dtype}"
+        for s in specs
+        if s.name in written and dtypes.canonical(written[s.name]) != s.dtype
+    ]
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpexport import dtypes
-from mpexport.formats import Contract, Conversion, FormatSpec
+from mpexport.formats import Contract, Conversion, FormatSpec, side_violations
 from mpexport.signature import Signature
 
 if TYPE_CHECKING:
@@ -69,22 +69,13 @@ def _signature_violations(definitions: Any, signature: Signature) -> list[str]:
     if signature.key not in definitions:
         return [f"signature {signature.key} is missing"]
     found = definitions[signature.key]
-    violations = []
-    for side, specs, infos in (
-        ("input", signature.inputs, found.inputs),
-        ("output", signature.outputs, found.outputs),
-    ):
-        names = {s.name for s in specs}
-        if names != set(infos):
-            violations.append(
-                f"{side}s of {signature.key} are {sorted(infos)}, not {sorted(names)}"
-            )
-            continue
-        for spec in specs:
-            dtype = tf.as_dtype(infos[spec.name].dtype).name
-            if dtype != spec.dtype:
-                violations.append(f"{side} {spec.name} is {dtype}, not {spec.dtype}")
-    return violations
+    ins, outs = (
+        {name: tf.as_dtype(info.dtype).name for name, info in infos.items()}
+        for infos in (found.inputs, found.outputs)
+    )
+    wrong = side_violations("input", signature.inputs, ins)
+    wrong += side_violations("output", signature.outputs, outs)
+    return [f"{signature.key}: {text}" for text in wrong]
 
 
 SPEC = FormatSpec(

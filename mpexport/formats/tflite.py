@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from mpexport import dtypes
 from mpexport.errors import ConversionError, UsageError
-from mpexport.formats import Contract, Conversion, FormatSpec, head
+from mpexport.formats import Contract, Conversion, FormatSpec, head, side_violations
 from mpexport.signature import Signature, TensorSpec
 
 if TYPE_CHECKING:
@@ -222,23 +221,15 @@ def _signature_violations(model: Any, promised: Signature, types: dict[int, str]
         return [f"signature {promised.key} is missing"]
     signature = found[promised.key]
     tensors = model.subgraphs[signature.subgraphIndex].tensors
-    violations = []
-    for side, specs, maps in (
-        ("input", promised.inputs, signature.inputs),
-        ("output", promised.outputs, signature.outputs),
-    ):
-        written = {m.name.decode(): tensors[m.tensorIndex] for m in maps}
-        names = {s.name for s in specs}
-        # An input that no output depends on is left out by the converter.
-        if not set(written) <= names or (side == "output" and set(written) != names):
-            violations.append(f"{side}s are {sorted(written)}, not {sorted(names)}")
-            continue
-        for spec in specs:
-            if spec.name in written:
-                kind = dtypes.canonical(types[written[spec.name].type])
-                if kind != spec.dtype:
-                    violations.append(f"{side} {spec.name} is {kind}, not {spec.dtype}")
-    return violations
+    ins, outs = (
+        {m.name.decode(): types[tensors[m.tensorIndex].type] for m in maps}
+        for maps in (signature.inputs, signature.outputs)
+    )
+    # An input that no output depends on is left out by the converter.
+    return [
+        *side_violations("input", promised.inputs, ins, may_lack=True),
+        *side_violations("output", promised.outputs, outs),
+    ]
 
 
 SPEC = FormatSpec(

@@ -74,7 +74,8 @@ def convert_tensor(
     """
     if values is None:
         values = stored_values(tensor)
-    values = values.astype(_NUMPY[target])
+    with np.errstate(invalid="ignore"):  # a signaling NaN
+        values = values.astype(_NUMPY[target])
     is_raw = bool(tensor.tensor_content)
     shape = tensor_pb2.TensorProto().tensor_shape
     shape.CopyFrom(tensor.tensor_shape)

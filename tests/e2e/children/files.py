@@ -50,7 +50,11 @@ def run_tflite(path: Path, inputs: dict[str, Any]) -> dict[str, Any]:
     rows = len(next(iter(inputs.values())))
     fixed = all(d["shape_signature"][0] == 1 for d in details.values())
     parts = [slice(i, i + 1) for i in range(rows)] if fixed else [slice(0, rows)]
-    outputs = [runner(**{n: inputs[n][part] for n in details}) for part in parts]
+    outputs = []
+    for part in parts:
+        # A fused LSTM would go on from the state in which the last call left it.
+        interpreter.reset_all_variables()
+        outputs.append(runner(**{n: inputs[n][part] for n in details}))
     return {name: np.concatenate([o[name] for o in outputs]) for name in outputs[0]}
 
 

@@ -1,7 +1,7 @@
 """Child: ``python saved_model.py SAVED_MODEL INPUTS.npz OUTPUT.npz``: runs all its signatures.
 
-``INPUTS.npz`` holds ``KEY/NAME`` and so does ``OUTPUT.npz``. Prints JSON: the signatures with dtypes
-and shapes, and every node that has a 16-bit output, with its op. Knows nothing of mpexport.
+``INPUTS.npz`` holds ``KEY/NAME`` and so does ``OUTPUT.npz``. Prints JSON: the signatures with
+dtypes and shapes, and each node with a 16-bit output and its op. Knows nothing of mpexport.
 """
 
 from __future__ import annotations
