@@ -4,7 +4,7 @@ PYTHON ?= python3
 # tflite-runtime has wheels for Python 3.9 to 3.11. The oldest there is, since it also shows that the
 # light part runs on 3.9.
 TFLITE_PYTHON ?= $(shell for p in python3.9 python3.10 python3.11; do \
-  $$p -c '' 2>/dev/null && echo $$p && exit; done; echo $(PYTHON))
+  $$p -c 'import ensurepip' 2>/dev/null && echo $$p && exit; done; echo $(PYTHON))
 # What test hands to pytest beyond its own options, for example: make test ARGS='-k parity -x'
 ARGS ?=
 

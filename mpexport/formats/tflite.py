@@ -107,9 +107,9 @@ def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conv
         refuse_outside_float16(model, key)
     try:
         content = _run_converter(model, key, shapes, half)
-    except ConversionError:
+    except ConversionError as e:
         fixed = _batch_shapes(signature, 1)
-        if shapes or not fixed:
+        if shapes or not fixed or "ops" not in e.details:
             raise
         shapes = fixed
         content = _run_converter(model.restored(), key, shapes, half)

@@ -87,6 +87,9 @@ def index_ranges(program: Program, key: str) -> dict[str, list[int]]:
         name = ref.partition(":")[0]
         while name in nodes and nodes[name].op in _PASS_ON:
             name = nodes[name].input[0].partition(":")[0]
+        if name in nodes and nodes[name].op == "SelectV2":
+            # where(ids < 0, ids + size, ids): how a negative index is wrapped around.
+            return source(nodes[name].input[2])
         return origin.get(name)
 
     def rows(ref: str) -> int | None:

@@ -34,8 +34,9 @@ def write_promoted(model: NormalizedModel, directory: Path) -> bool:
         directory: Where to write; must not exist.
 
     Returns:
-        Whether it could be done. It can't when variables themselves are 16 bits, or a signature is
-        none of the file's own: then the functions have to be saved anew.
+        Whether it could be done. It can't when variables themselves are 16 bits, when a signature
+        is none of the file's own, or when functions capture tensors of other functions (the object
+        graph knows those by name): then the functions have to be saved anew.
     """
     source = Path(model.source.directory)
     if model.twins or model.source.is_endpoint:
@@ -44,6 +45,8 @@ def write_promoted(model: NormalizedModel, directory: Path) -> bool:
     message.ParseFromString((source / "saved_model.pb").read_bytes())
     wanted = sorted(model.source.tags)
     meta = next(m for m in message.meta_graphs if sorted(m.meta_info_def.tags) == wanted)
+    if any(node.HasField("captured_tensor") for node in meta.object_graph_def.nodes):
+        return False
     functions = {f.signature.name: f for f in meta.graph_def.library.function}
     calls = _signature_calls(meta)
     if not calls:

@@ -5,7 +5,7 @@ Children run one generation of Keras each; nothing here imports TensorFlow in th
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.e2e.kit import run_child
+from tests.e2e import kit
+from tests.e2e.kit import Found, run_child
 
 # Exports are processes of their own; more than two at once only wait for each other's memory.
 AT_ONCE = 2
@@ -91,30 +92,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Any:
     pool.shutdown(cancel_futures=True)
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a runtime found in one file: op counts, outputs on given inputs, size in bytes."""
-
-    ops: dict[str, int]
-    outputs: dict[str, np.ndarray]
-    size: int
-
-
-LookInto = Callable[[Path, list[Path]], list[Found]]
-
-
 @pytest.fixture
-def look_into(tmp_path: Path) -> LookInto:
+def look_into(tmp_path: Path) -> Callable[[Path, list[Path]], list[Found]]:
     """``look_into(inputs.npz, files)``: runs files in a child that knows nothing of mpexport."""
-
-    def look(inputs: Path, files: list[Path]) -> list[Found]:
-        job = tmp_path / "job.json"
-        text = {"inputs": str(inputs), "files": list(map(str, files)), "output": str(tmp_path)}
-        job.write_text(json.dumps(text))
-        found = []
-        for i, item in enumerate(json.loads(run_child("files.py", job))):
-            with np.load(tmp_path / f"{i}.npz") as stored:
-                found.append(Found(item["ops"], dict(stored), files[i].stat().st_size))
-        return found
-
-    return look
+    return functools.partial(kit.look_into, scratch=tmp_path)

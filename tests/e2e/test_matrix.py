@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.e2e.kit import RTOL, within
+
 pytestmark = pytest.mark.tf
 
 POLICIES = ("mixed_float16", "mixed_bfloat16", "float32")
@@ -35,8 +37,6 @@ WITH_FLOAT16 = {
     ("tf_keras", "cnn", "mixed_float16", "file"),
 }
 TFLITE_BATCH_1 = "lstm"
-RTOL = 1e-5
-ATOL_SCALE = 1e-5  # times the largest magnitude of the twin's output
 
 
 def formats_of(case: tuple[str, ...]) -> tuple[str, ...]:
@@ -50,12 +50,6 @@ def all_exports(sources: Any, exports: Any) -> Any:
     for case in CASES:
         exports.prefetch(sources.path(*case), formats_of(case))
     return exports
-
-
-def within(found: np.ndarray, expected: np.ndarray) -> bool:
-    limit = RTOL * np.abs(expected) + ATOL_SCALE * np.abs(expected).max()
-    difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-    return bool(np.all(difference <= limit))  # False for a NaN
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)

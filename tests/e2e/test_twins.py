@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mpexport
-from tests.e2e.kit import run_child
+from tests.e2e.kit import difference, run_child, same_size, within
 
 pytestmark = pytest.mark.tf
 
@@ -23,15 +23,6 @@ PAIRS = [
 # format. A half resize would add a Minimum and a Maximum; none of these models has one.
 KERAS_BRANCHES: dict[tuple[str, str], dict[str, int]] = {}
 LSTM = "UNIDIRECTIONAL_SEQUENCE_LSTM"
-
-
-def difference(mixed: dict[str, int], single: dict[str, int]) -> dict[str, int]:
-    counts = {op: mixed.get(op, 0) - single.get(op, 0) for op in {*mixed, *single}}
-    return {op: count for op, count in counts.items() if count}
-
-
-def same_size(a: int, b: int) -> bool:
-    return abs(a - b) <= max(4096, 0.01 * max(a, b))
 
 
 def casts(ops: dict[str, int]) -> int:
@@ -92,7 +83,7 @@ def test_fused_lstm_stays_fused(
     expected = sources.twin_outputs("tf_keras", "lstm", "mixed_float16")
     for file in seen:
         (output,) = file.outputs.values()
-        np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5 * expected.max())
+        assert within(output, expected), np.abs(output - expected).max()
 
 
 def test_bare_converter_has_no_dynamic_lstm(sources: Any, tmp_path: Path) -> None:
