@@ -117,12 +117,26 @@ def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conv
             "the converter cannot keep the batch of this model dynamic: it is fixed to 1; "
             "--batch N fixes another"
         )
+    if _keeps_state(content):
+        notes.append(
+            "a fused LSTM keeps its state between calls and clips it to ±10: "
+            "call reset_all_variables() before each new sequence"
+        )
     path.write_bytes(content)
     inputs = tuple(
         TensorSpec(s.name, shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs
     )
     precision = "float16-weights" if half else "float32"
     return Conversion((Signature(key, inputs, signature.outputs),), precision, tuple(notes))
+
+
+def _keeps_state(content: bytes) -> bool:
+    """Whether a file has variable tensors, which live from one call to the next."""
+    from tensorflow.lite.python import schema_py_generated as schema
+
+    model = schema.Model.GetRootAs(content, 0)
+    graphs = [model.Subgraphs(i) for i in range(model.SubgraphsLength())]
+    return any(g.Tensors(i).IsVariable() for g in graphs for i in range(g.TensorsLength()))
 
 
 def _run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,33 @@ def passes_by_itself(result: Any) -> bool:
 # --- in memory ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["keras", "tf_keras", "module", "concrete"])
-def test_model_in_memory(kind: str, tmp_path: Path) -> None:
-    variables = {"TF_USE_LEGACY_KERAS": "1"} if kind == "tf_keras" else {}
-    answer = json.loads(run_child("in_memory.py", kind, tmp_path, **variables).splitlines()[-1])
+KINDS = ["keras", "tf_keras", "module", "concrete"]
+
+
+@pytest.fixture(scope="module")
+def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[str]]]:
+    """What the child printed for each kind, two of them at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        yield {
+            kind: pool.submit(
+                run_child,
+                "in_memory.py",
+                kind,
+                tmp_path_factory.mktemp(kind),
+                TF_USE_LEGACY_KERAS=str(int(kind == "tf_keras")),
+            )
+            for kind in KINDS
+        }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_model_in_memory(kind: str, in_memory: dict[str, Future[str]]) -> None:
+    answer = json.loads(in_memory[kind].result().splitlines()[-1])
     assert answer["verified"] == [["ok"]]
     assert answer["is_16_bit"]
     assert any("features" in signature for signature in answer["signatures"])
     assert answer["compared"] == ["PASS", "FAIL"]
+    # assert_parity names the file that fails, and only that one.
     assert "wrong.tflite" in answer["failure"]
     assert "good.tflite" not in answer["failure"]
 

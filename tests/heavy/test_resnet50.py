@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 import mpexport
-from tests.e2e.kit import difference, look_into, run_child, same_size, within
+from tests.e2e.kit import difference, look_into, run_child, same_size
 
 pytestmark = [pytest.mark.heavy, pytest.mark.tf]
 
+# Of TensorFlow and either runtime on the float32 twin itself, relative to each probability. They
+# span three orders of magnitude: the softmax turns an absolute error of the logits, which are about
+# 7 apart, into a relative one. Measured: 1.2e-4.
+RTOL = 5e-4
 CHILDREN = Path(__file__).parent / "children.py"
 
 
@@ -28,9 +32,11 @@ def test_files_are_those_of_the_float32_twin(tmp_path: Path) -> None:
     found = look_into(tmp_path / "inputs.npz", files, tmp_path)
     expected = np.load(tmp_path / "twin.npz")["probabilities"]
     assert np.ptp(expected, axis=0).max() > 1e-4, "images alike would be no evidence"
-    for file, seen in zip(files, found, strict=True):
-        (output,) = seen.outputs.values()
-        assert within(output, expected), (file, np.abs(output - expected).max())
     for ours, twin in zip(found[:2], found[2:], strict=True):
         assert difference(ours.ops, twin.ops) == {}
         assert same_size(ours.size, twin.size)
+        (output,), (twin_output,) = ours.outputs.values(), twin.outputs.values()
+        # Not a bit comes from mixed precision,
+        assert output.tobytes() == twin_output.tobytes()
+        # and the rest is float32 in another order, over 50 layers and an exponential.
+        np.testing.assert_allclose(output, expected, rtol=RTOL)

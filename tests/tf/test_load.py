@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -273,3 +275,19 @@ def test_a_signature_that_writes_files_is_refused(tmp_path):
     assert "--allow-code" in caught.value.hint
     assert normalized(path, allow_code=True).source.chosen == "serving_default"
     assert not (tmp_path / "written").exists()
+
+
+def test_a_keras_file_that_deletes_files_is_refused(tmp_path):
+    """tf-keras calls a TensorFlow function named in the file while it reads it."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    call = {"name": "c", "trainable": True, "dtype": "float32", "function": "io.gfile.remove"}
+    node = [["_CONSTANT_VALUE", -1, str(victim), {}]]
+    layer = {"class_name": "TFOpLambda", "name": "c", "config": call, "inbound_nodes": node}
+    config = {"name": "m", "layers": [layer], "input_layers": [], "output_layers": [["c", 0, 0]]}
+    with h5py.File(tmp_path / "m.h5", "w") as f:
+        f.attrs["keras_version"] = "2.15.0"
+        f.attrs["model_config"] = json.dumps({"class_name": "Functional", "config": config})
+    with pytest.raises(UnsafeModelError, match="a call of TensorFlow's io"):
+        loaded(tmp_path / "m.h5")
+    assert victim.read_text() == "precious"
