@@ -96,14 +96,12 @@ _RUN_ON_LOAD = frozenset(
     }
 )
 _INIT_COLLECTIONS = frozenset({"legacy_init_op", "saved_model_main_op", "table_initializer"})
-# Ops by which a SavedModel saves and restores itself; they run only inside TensorFlow's own code.
-_CHECKPOINT_OPS = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints", "ShardedFilename"})
 
 
 def is_host_op(node: NodeDef) -> bool:
     """Whether a node may touch files, processes, the network or Python."""
     op = node.op
-    if op.startswith(_STATELESS_BUT_OUTSIDE + _READS_FILE) or op in _CHECKPOINT_OPS:
+    if op.startswith(_STATELESS_BUT_OUTSIDE + _READS_FILE):
         return True
     if op in ("DecodeProtoV2", "EncodeProto"):
         source = attr_value(node, "descriptor_source").s

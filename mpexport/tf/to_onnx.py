@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tf2onnx import optimizer
+from tf2onnx.graph import Node
+from tf2onnx.optimizer import einsum_optimizer
 from tf2onnx.tfonnx import process_tf_graph
 
 from mpexport.errors import ConversionError
@@ -85,12 +87,36 @@ def _erfc(ctx: Any, node: Any, name: str, args: Any) -> None:
 _HANDLERS: dict[str, tuple[Any, list[Any]]] = {"Erfc": (_erfc, [])}
 
 
+def _hash_by_name(node: Any) -> int:
+    return hash(node.name)
+
+
+# tf2onnx keeps nodes in sets, and these would hash by address: their order, and with it which of
+# two equal constants survives, would differ between runs. Workers pin the hashes of strings.
+Node.__hash__ = _hash_by_name
+
+
+class _Serials:
+    """Stands in for ``id`` where tf2onnx makes names of it: ascending in order of first asking.
+
+    Keeps what it was asked about, since an address is used again once its object is gone. Starts
+    high: its callers mix the ids with the numbers of inputs.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, Any]] = {}
+
+    def __call__(self, thing: Any) -> int:
+        return self._known.setdefault(id(thing), (10**9 + len(self._known), thing))[0]
+
+
 def _optimize(graph: Any) -> Any:
     """Runs tf2onnx's optimizers to their fixed point on one graph.
 
     `tf2onnx.optimizer.optimize_graph` copies all weights several times per optimizer and round,
     and goes on when an optimizer fails.
     """
+    einsum_optimizer.id = _Serials()
     again, iteration = True, 0
     while again:
         again = False

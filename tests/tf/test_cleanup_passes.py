@@ -130,6 +130,18 @@ def test_trace_attributes_go():
     assert {c.detail for c in changes} >= {"_XlaMustCompile", "_gradient_op_type"}
 
 
+def test_inferred_types_go():
+    text = """
+    function { signature { name: "f" input_arg { name: "x" type: DT_FLOAT }
+                           output_arg { name: "y" type: DT_FLOAT } }
+      node_def { name: "r" op: "Relu" input: "x" attr { key: "T" value { type: DT_FLOAT } }
+                 experimental_type { type_id: TFT_TENSOR } }
+      ret { key: "y" value: "r:activations:0" } }"""
+    program, changes = apply_and_check("strip_trace_attributes", text_program(text))
+    assert changes == []
+    assert not entry_function(program).node_def[0].HasField("experimental_type")
+
+
 def half_in_half_out():
     program = traced(
         lambda x, i: {"same": x, "double": x * 2, "count": i},

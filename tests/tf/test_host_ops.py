@@ -167,6 +167,12 @@ def test_a_table_that_writes_a_file_when_it_is_loaded(tmp_path):
     with pytest.raises(UnsafeModelError, match="the graph holds WriteFile") as caught:
         refuse_on_load("m", meta_graph(path), False)
     assert "hidden" in caught.value.where
+    # TensorFlow calls the object's own function, whatever the graph says of it.
+    graph = meta_graph(path)
+    del graph.signature_def["__saved_model_init_op"]
+    graph.ClearField("collection_def")
+    with pytest.raises(UnsafeModelError, match="the graph holds WriteFile"):
+        refuse_on_load("m", graph, False)
     refuse_on_load("m", meta_graph(path), True)
     assert not (tmp_path / "written").exists()
 

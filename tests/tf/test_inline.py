@@ -134,9 +134,10 @@ def test_unknown_rank_and_no_inputs():
 def recurrent(x):
     """As Keras traces an LSTM: lists whose element shape has an unknown batch."""
     items = tf.TensorArray(tf.float32, size=0, dynamic_size=True, element_shape=[None, 3])
+    steps = tf.TensorArray(tf.float32, size=4).unstack(tf.transpose(x, [1, 0, 2]))
     h = tf.zeros_like(x[:, 0])
     for t in tf.range(4):
-        h = tf.tanh(h + x[:, t])
+        h = tf.tanh(h + steps.read(t))
         items = items.write(t, h)
     return {"y": tf.transpose(items.stack(), [1, 0, 2])}
 
@@ -157,7 +158,7 @@ def test_a_fixed_batch_reaches_the_element_shapes_of_lists():
     program = normal(recurrent, spec("x", [None, 4, 3]))
     inputs = {"x": RNG.standard_normal((2, 4, 3)).astype(np.float32)}
     dynamic = flat_run(program, inputs)
-    assert [-1, 3] in element_shapes(dynamic)
+    assert element_shapes(dynamic).count([-1, 3]) >= 3  # one of them in the loop's body
     fixed = flat_run(program, inputs, {"x": (2, 4, 3)})
     shapes = element_shapes(fixed)
     assert [2, 3] in shapes

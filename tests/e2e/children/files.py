@@ -43,18 +43,16 @@ def run_tflite(path: Path, inputs: dict[str, Any]) -> dict[str, Any]:
     """Outputs of the only signature; a file with a fixed batch of 1 gets row by row."""
     from ai_edge_litert.interpreter import Interpreter
 
-    interpreter = Interpreter(model_path=str(path), num_threads=1)
-    (key,) = interpreter.get_signature_list()
-    runner = interpreter.get_signature_runner(key)
-    details = runner.get_input_details()
+    def runner() -> Any:
+        # A new one for each call: a fused LSTM goes on from the state that the last call left.
+        interpreter = Interpreter(model_path=str(path), num_threads=1)
+        return interpreter.get_signature_runner(*interpreter.get_signature_list())
+
+    details = runner().get_input_details()
     rows = len(next(iter(inputs.values())))
     fixed = all(d["shape_signature"][0] == 1 for d in details.values())
     parts = [slice(i, i + 1) for i in range(rows)] if fixed else [slice(0, rows)]
-    outputs = []
-    for part in parts:
-        # A fused LSTM would go on from the state in which the last call left it.
-        interpreter.reset_all_variables()
-        outputs.append(runner(**{n: inputs[n][part] for n in details}))
+    outputs = [runner()(**{n: inputs[n][part] for n in details}) for part in parts]
     return {name: np.concatenate([o[name] for o in outputs]) for name in outputs[0]}
 
 
