@@ -49,7 +49,7 @@ $(TFLITE_STAMP): pyproject.toml
 	    "3.9 to 3.11 only: its tests are left out; name one: make TFLITE_PYTHON=python3.11" >&2; \
 	fi
 
-demo: $(STAMP) ## train in mixed precision, export, prove, time; FRESH=1: retrain
+demo: $(STAMP) ## train in mixed precision, export, prove; FRESH=1 trains again
 	@$(BIN)/python -m sample_models.demo -o demo $(if $(filter-out 0,$(FRESH)),--fresh)
 
 test: lint $(TFLITE_STAMP) ## lint, then every test that takes no large model
@@ -68,7 +68,7 @@ format: $(STAMP) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## how long exporting and starting take
+bench: $(STAMP) ## how long exporting and starting take; many minutes
 	$(BIN)/python benchmarks/export.py
 	$(BIN)/python benchmarks/startup.py
 

@@ -14,10 +14,13 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import ops as framework_ops
 
+from mpexport.errors import ConversionError
 from mpexport.signature import Signature, TensorSpec
 from mpexport.tf.graph import EntryPoint, FunctionDef, Program
 
 _generation = itertools.count()
+# What is several tensors; a signature knows its dense parts only.
+_COMPOSITE = (tf.SparseTensor, tf.SparseTensorSpec, tf.RaggedTensor, tf.RaggedTensorSpec)
 
 
 def spec_of(name: str, tensor: Any) -> TensorSpec:
@@ -30,6 +33,8 @@ def variable_dtype(capture: Any) -> int | None:
     """DataType number of the variable behind a captured handle; None when it is no variable."""
     handle_data = getattr(capture, "_handle_data", None)
     if capture.dtype != tf.resource or handle_data is None or not handle_data.is_set:
+        return None
+    if len(handle_data.shape_and_type) != 1:  # a mutable table: types of its keys and values
         return None
     return int(handle_data.shape_and_type[0].dtype)
 
@@ -69,6 +74,14 @@ def signature_of(key: str, concrete: Any) -> Signature:
 
     Inputs are in argument order, outputs in the flat order of the structured outputs (by name).
     """
+    for name, output in concrete.structured_outputs.items():
+        if isinstance(output, _COMPOSITE):
+            kind = type(output).__name__.removesuffix("Spec")
+            raise ConversionError(
+                f"output {name} of signature {key} is a {kind}",
+                hint="return its dense parts as outputs of their own",
+                where=f"{key}/{name}",
+            )
     keywords = concrete._arg_keywords  # the only place where TF keeps the names in argument order
     inputs = tuple(spec_of(n, t) for n, t in zip(keywords, concrete.inputs))
     outputs = tuple(
@@ -116,13 +129,20 @@ def with_names(function: Any) -> Any:
 
 
 def _named_outputs(outputs: Any) -> dict[str, Any]:
-    if isinstance(outputs, dict) and all(isinstance(k, str) for k in outputs):
-        flat = {}
-        for key, value in outputs.items():
-            inner = _named_outputs(value) if isinstance(value, (dict, list, tuple)) else {"": value}
-            flat.update({f"{key}_{k}".rstrip("_") if k else key: v for k, v in inner.items()})
-        return flat
-    return {f"output_{i}": t for i, t in enumerate(tf.nest.flatten(outputs))}
+    """A flat dict; what is None is left out, and a name that comes twice gets a number."""
+    flat: dict[str, Any] = {}
+    if not (isinstance(outputs, dict) and all(isinstance(k, str) for k in outputs)):
+        leaves = [t for t in tf.nest.flatten(outputs) if t is not None]
+        return {f"output_{i}": t for i, t in enumerate(leaves)}
+    for key, value in sorted(outputs.items()):
+        inner = _named_outputs(value) if isinstance(value, (dict, list, tuple)) else {"": value}
+        for k, tensor in inner.items():
+            base = f"{key}_{k}" if k else key
+            numbers = (f"{base}_{i}" for i in itertools.count(1))
+            name = base if base not in flat else next(n for n in numbers if n not in flat)
+            if tensor is not None:
+                flat[name] = tensor
+    return flat
 
 
 def take_apart(concretes: dict[str, Any]) -> Program:

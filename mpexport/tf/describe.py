@@ -7,9 +7,10 @@ from typing import Any
 
 from tensorflow.python.framework import tensor_util
 
+from mpexport.errors import ConversionError
 from mpexport.signature import Signature
 from mpexport.tf import concrete
-from mpexport.tf.graph import Program
+from mpexport.tf.graph import NodeDef, Program
 from mpexport.tf.inline import flatten, node_name
 from mpexport.tf.normalized import NormalizedModel
 
@@ -79,7 +80,10 @@ def index_ranges(program: Program, key: str) -> dict[str, list[int]]:
     """
     if not any(node.op in _GATHERS for _, node in program.nodes()):
         return {}
-    flat = flatten(program, key)
+    try:
+        flat = flatten(program, key)
+    except ConversionError:  # it changes variables: there is no flat form to look at
+        return {}
     nodes = {n.name: n for n in flat.graph_def.node}
     origin = {node_name(s.name): s.name for s in flat.entry.inputs}
 
@@ -92,22 +96,33 @@ def index_ranges(program: Program, key: str) -> dict[str, list[int]]:
             return source(nodes[name].input[2])
         return origin.get(name)
 
-    def rows(ref: str) -> int | None:
+    def table_shape(ref: str) -> list[int | None]:
         name = ref.partition(":")[0]
         while name in nodes and nodes[name].op == "Identity":
             name = nodes[name].input[0].partition(":")[0]
         if name in flat.weights:
-            shape = concrete.capture_shape(flat.weights[name])
-            return shape[0] if shape else None
+            return concrete.capture_shape(flat.weights[name]) or []
         if name in nodes and nodes[name].op == "Const":
-            dims = nodes[name].attr["value"].tensor.tensor_shape.dim
-            return dims[0].size if dims else None
-        return None
+            return [d.size for d in nodes[name].attr["value"].tensor.tensor_shape.dim]
+        return []
+
+    def rows(node: NodeDef, name: str | None) -> int | None:
+        """The size of the indexed axis; of several (GatherNd), the smallest."""
+        shape = table_shape(node.input[0])
+        if node.op == "GatherNd":
+            indices = next((s.shape for s in flat.entry.inputs if s.name == name), None)
+            depth = indices[-1] if indices else None
+            return min((s for s in shape[:depth] if s), default=None)
+        axis = nodes.get(node.input[2].partition(":")[0])
+        if axis is None or axis.op != "Const" or not shape:
+            return None
+        return shape[int(tensor_util.MakeNdarray(axis.attr["value"].tensor))]
 
     ranges: dict[str, list[int]] = {}
     for node in nodes.values():
         if node.op in ("GatherV2", "GatherNd"):
-            name, size = source(node.input[1]), rows(node.input[0])
+            name = source(node.input[1])
+            size = rows(node, name)
         elif node.op == "OneHot":
             name = source(node.input[0])
             depth = nodes.get(node.input[1].partition(":")[0])

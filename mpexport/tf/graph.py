@@ -138,6 +138,20 @@ def map_attr_types(attr: attr_value_pb2.AttrValue, mapping: dict[int, int]) -> b
     return changed
 
 
+def attr_types(attr: attr_value_pb2.AttrValue) -> Iterator[int]:
+    """The element types an attribute holds, also in its tensor and in nested functions."""
+    kind = attr.WhichOneof("value")
+    if kind == "type":
+        yield attr.type
+    elif kind == "tensor":
+        yield attr.tensor.dtype
+    elif kind in ("list", "func"):
+        yield from attr.list.type
+        for f in [attr.func] if kind == "func" else attr.list.func:
+            for inner in f.attr.values():
+                yield from attr_types(inner)
+
+
 def op_def(node: NodeDef) -> op_def_pb2.OpDef | None:
     """The registered OpDef, or None for a call by function name or an unknown op."""
     return op_def_registry.get(node.op)

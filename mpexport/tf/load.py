@@ -23,6 +23,7 @@ from mpexport.precision import LayerPolicy
 from mpexport.safety import refuse_unsafe, scan_config
 from mpexport.sources import SourceOptions, sniff
 from mpexport.tf import concrete
+from mpexport.tf.host_ops import refuse_on_load
 from mpexport.tf.partial import load_paths, needed_paths
 from mpexport.tf.policy import config_policies, saved_model_policies
 
@@ -138,7 +139,7 @@ def _with_suffix(path: str, kind: str, scratch: Path) -> str:
 def _keras_failure(options: SourceOptions, error: Exception, legacy: bool) -> MpExportError:
     generation = "tf-keras" if legacy else "Keras"
     text = first_line(error)
-    unknown = "Unknown layer" in str(error) or "Could not locate class" in str(error)
+    unknown = "Unknown layer" in str(error) or "Could not locate" in str(error)
     if unknown or "Unknown object" in str(error) or "Unknown activation" in str(error):
         return UnsafeModelError(
             f"{options.path}: needs a custom class: {text}",
@@ -244,6 +245,7 @@ def _load_saved_model(
     options: SourceOptions, path: str, policies: list[LayerPolicy]
 ) -> LoadedModel:
     tags, meta_graph = _meta_graph(path, options.tag if path == options.path else None)
+    refuse_on_load(options.path, meta_graph, options.allow_code)
     try:
         model = _restore(path, tags, meta_graph)
     except Exception as e:

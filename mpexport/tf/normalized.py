@@ -10,12 +10,29 @@ from typing import Any
 
 import tensorflow as tf
 
+from mpexport.errors import ConversionError
 from mpexport.findings import Change
 from mpexport.signature import Signature
 from mpexport.tf import concrete, pipeline, resources
-from mpexport.tf.graph import HALF_TYPES, Program, arg_types, op_def, where
+from mpexport.tf.graph import HALF_TYPES, Program, attr_types, where
 from mpexport.tf.host_ops import refuse_host_ops
 from mpexport.tf.load import LoadedModel, reload
+from mpexport.tf.passes.promote_compute_dtype import BITS_OPS
+
+_RESOURCES_OF_TF1 = frozenset(
+    {
+        "HashTable",
+        "HashTableV2",
+        "MutableDenseHashTable",
+        "MutableDenseHashTableV2",
+        "MutableHashTable",
+        "MutableHashTableOfTensors",
+        "MutableHashTableOfTensorsV2",
+        "MutableHashTableV2",
+        "Variable",
+        "VariableV2",
+    }
+)
 
 
 @dataclass
@@ -109,6 +126,7 @@ def normalize(source: LoadedModel, io_dtype: str = "float32") -> NormalizedModel
     """
     original = concrete.take_apart(source.signatures)
     refuse_host_ops(source.options.path, original.library.values(), source.options.allow_code)
+    _refuse_resources_of_tf1(source.options.path, original)
     program = original.copy()
     context = pipeline.PassContext(io_dtype=io_dtype)
     pipeline.run(program, "normalize", context)
@@ -122,18 +140,35 @@ def normalize(source: LoadedModel, io_dtype: str = "float32") -> NormalizedModel
     )
 
 
+def _refuse_resources_of_tf1(path: str, program: Program) -> None:
+    """Refuses variables and tables that are nodes: nothing saved anew would hold their values.
+
+    Raises:
+        ConversionError: Names the node.
+    """
+    for fdef, node in program.nodes():
+        if node.op in _RESOURCES_OF_TF1:
+            raise ConversionError(
+                f"{path}: {node.name} is a {node.op} of TensorFlow 1, which lives in its graph",
+                hint="save it with resource variables (tf.compat.v1.enable_resource_variables) "
+                "and without tables",
+                where=where(fdef, node),
+            )
+
+
 def half_tensors(program: Program) -> list[str]:
-    """Every place of a program where a 16-bit tensor is left: the proof that none is."""
+    """Every place of a program where a 16-bit tensor is left: the proof that none is.
+
+    Ops whose bits mean something (Bitcast …) keep their 16-bit edge, and the Casts on it.
+    """
     found = []
     for fdef in program.library.values():
         for arg in [*fdef.signature.input_arg, *fdef.signature.output_arg]:
             if arg.type in HALF_TYPES:
                 found.append(f"{fdef.signature.name}/{arg.name}")
         for node in fdef.node_def:
-            definition = op_def(node)
-            if definition is None:
+            if node.op in BITS_OPS or (node.op == "Cast" and "/island_" in node.name):
                 continue
-            args = [*definition.input_arg, *definition.output_arg]
-            if any(t in HALF_TYPES for types in arg_types(args, node) for t in types):
+            if any(t in HALF_TYPES for value in node.attr.values() for t in attr_types(value)):
                 found.append(where(fdef, node))
     return found

@@ -34,12 +34,13 @@ def write_promoted(model: NormalizedModel, directory: Path) -> bool:
         directory: Where to write; must not exist.
 
     Returns:
-        Whether it could be done. It can't when variables themselves are 16 bits, when a signature
-        is none of the file's own, or when functions capture tensors of other functions (the object
-        graph knows those by name): then the functions have to be saved anew.
+        Whether it could be done. It can't when variables or captured constants are 16 bits, when a
+        signature is none of the file's own, or when functions capture tensors of other functions
+        (the object graph knows those by name): then the functions have to be saved anew.
     """
     source = Path(model.source.directory)
-    if model.twins or model.source.is_endpoint:
+    widened = model.twins or any(c.kind == "constant-widened" for c in model.changes)
+    if widened or model.source.is_endpoint:
         return False
     message = saved_model_pb2.SavedModel()
     message.ParseFromString((source / "saved_model.pb").read_bytes())
