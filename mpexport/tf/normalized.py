@@ -14,7 +14,7 @@ from mpexport.errors import ConversionError
 from mpexport.findings import Change
 from mpexport.signature import Signature
 from mpexport.tf import concrete, pipeline, resources
-from mpexport.tf.graph import HALF_TYPES, Program, attr_types, where
+from mpexport.tf.graph import HALF_TYPES, Program, attr_types, tensor_node, where
 from mpexport.tf.host_ops import refuse_host_ops
 from mpexport.tf.load import LoadedModel, reload
 from mpexport.tf.passes.promote_compute_dtype import BITS_OPS
@@ -166,8 +166,11 @@ def half_tensors(program: Program) -> list[str]:
         for arg in [*fdef.signature.input_arg, *fdef.signature.output_arg]:
             if arg.type in HALF_TYPES:
                 found.append(f"{fdef.signature.name}/{arg.name}")
+        bits = {n.name for n in fdef.node_def if n.op in BITS_OPS}
+        fed = {tensor_node(r) for n in fdef.node_def if n.name in bits for r in n.input}
         for node in fdef.node_def:
-            if node.op in BITS_OPS or (node.op == "Cast" and "/island_" in node.name):
+            on_edge = node.name in fed or tensor_node(next(iter(node.input), "")) in bits
+            if node.name in bits or (node.op == "Cast" and on_edge):
                 continue
             if any(t in HALF_TYPES for value in node.attr.values() for t in attr_types(value)):
                 found.append(where(fdef, node))
