@@ -11,11 +11,13 @@ __version__ = "0.1.0"
 _PUBLIC: dict[str, str] = {
     "Artifact": "mpexport.artifacts",
     "ExportResult": "mpexport.results",
+    "InputOptions": "mpexport.verify",
     "LatencyReport": "mpexport.latency.report",
     "ModelHandle": "mpexport.results",
     "MpExportError": "mpexport.errors",
     "ParityReport": "mpexport.parity.report",
     "PrecisionReport": "mpexport.precision",
+    "RunOptions": "mpexport.results",
     "Signature": "mpexport.signature",
     "TensorSpec": "mpexport.signature",
     "Tolerance": "mpexport.parity.tolerance",

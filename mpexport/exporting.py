@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mpexport import __version__, formats
+from mpexport import __version__, formats, runtimes
 from mpexport.artifacts import MANIFEST, Artifact, Output, digest_of, write_json
 from mpexport.errors import InconclusiveError, UsageError, VerificationError
 from mpexport.findings import Verdict
@@ -27,7 +27,6 @@ from mpexport.verify import (
     RunFile,
     compare_file,
     make_cases,
-    require_runtime,
 )
 from mpexport.worker.parent import Worker
 
@@ -116,7 +115,7 @@ def produce(
     for target in targets:
         require_installed(target.spec.modules, target.spec.extra)
         if verify:
-            require_runtime(target.spec.name)
+            runtimes.require_any(target.spec.name)
     io_dtype = getattr(targets[0].options, "io_dtype", "float32")
     if len(targets) > 1 and any(
         getattr(t.options, "io_dtype", "float32") != "float32" for t in targets

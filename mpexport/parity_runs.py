@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from mpexport import formats
+from mpexport import formats, runtimes
 from mpexport.errors import InputError, UsageError
 from mpexport.latency.report import LatencyReport
 from mpexport.parity.compare import compare_cases
@@ -26,7 +26,6 @@ from mpexport.verify import (
     compare_file,
     count_samples,
     make_cases,
-    require_runtime,
     run_file,
 )
 from mpexport.worker.parent import Worker
@@ -55,7 +54,7 @@ def exported_file(path: Path) -> RunFile:
             hint="expected TFLite, ONNX or a SavedModel",
             where=str(path),
         )
-    require_runtime(spec.name)
+    runtimes.require_any(spec.name)
     return RunFile(path.absolute(), spec.name)
 
 

@@ -11,8 +11,6 @@ from typing import Any, Optional
 
 import numpy as np
 
-from mpexport import runtimes
-from mpexport.optional import is_installed, require_installed
 from mpexport.parity.compare import compare_cases
 from mpexport.parity.inputs import cases_from_npz, digest, make_inputs
 from mpexport.parity.report import ParityReport
@@ -237,15 +235,3 @@ def compare_file(
 def count_samples(cases: list[TensorSet]) -> int:
     """Samples in all cases: the leading sizes added up."""
     return sum(max((a.shape[0] if a.ndim else 1 for a in c.values()), default=0) for c in cases)
-
-
-def require_runtime(format_name: str) -> None:
-    """Fails before a conversion when no runtime is installed that could verify its file.
-
-    Raises:
-        MissingDependencyError: Names the extra of the preferred runtime.
-    """
-    specs = [s for s in runtimes.all().values() if format_name in s.formats]
-    specs.sort(key=lambda s: s.priority)
-    if not any(all(is_installed(m) for m in s.modules) for s in specs):
-        require_installed(specs[0].modules, specs[0].extra)

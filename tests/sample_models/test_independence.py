@@ -10,6 +10,7 @@ import sample_models
 
 def test_sample_models_import_nothing_of_mpexport() -> None:
     files = sorted(Path(sample_models.__file__).parent.glob("*.py"))
+    files = [p for p in files if p.name != "demo.py"]  # it shows what mpexport does
     assert len(files) >= 5
     for path in files:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
