@@ -139,8 +139,9 @@ def _first(format_name: str, works: Callable[[RuntimeSpec], None]) -> RuntimeSpe
         else:
             return spec
     preferred = candidates[0]
+    several = f"no runtime for {format_name} works here: " + "; ".join(causes)
     raise MissingDependencyError(
-        f"no runtime for {format_name} works here: " + "; ".join(causes),
+        causes[0] if len(causes) == 1 else several,
         hint=f"pip install 'mpexport[{preferred.extra}]'",
         where=preferred.modules[0],
         details={"extra": preferred.extra},
