@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
@@ -24,7 +25,7 @@ from mpexport.runtimes._session import (
     unique_specs,
 )
 from mpexport.signature import Signature, TensorSpec
-from mpexport.tensors import TensorSet
+from mpexport.tensors import Array, TensorSet
 
 # A whole valid file: one subgraph, one float32[1] tensor "x" that is both input and output, no
 # operators. Building an interpreter on it is the only way to see that a runtime works: one
@@ -113,6 +114,16 @@ class TfliteSession(BaseSession):
         self._tensors = {d["index"]: d["name"] for _, d in inputs}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._has_run = False
+
+    def run(self, inputs: Mapping[str, Array]) -> TensorSet:
+        """`prepare`, then `invoke`, from the state the file starts with.
+
+        A fused LSTM keeps its state in variable tensors from one call to the next; the model
+        begins anew with every batch.
+        """
+        if self._has_run:  # before the first run no tensor is allocated, and none is stale
+            self._interpreter.reset_all_variables()
+        return super().run(inputs)
 
     def invoke(self, prepared: TensorSet) -> TensorSet:
         """Sizes the inputs, runs, and copies the outputs.

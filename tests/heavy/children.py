@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +13,32 @@ WIDTH, DEPTH = 8192, 9
 
 
 def resnet50(folder: Path) -> None:
-    """``mixed/`` and ``float32/`` with the same weights, and what the latter computes."""
+    """Random weights as Keras draws them."""
     import keras
 
-    from sample_models.data import resize_bilinear
+    from sample_models.twin import float32_twin
+
+    keras.utils.set_random_seed(0)
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    images = keras.Input((224, 224, 3), name="images")
+    mixed = keras.applications.ResNet50(weights=None, input_tensor=images)
+    keras.mixed_precision.set_global_policy("float32")
+    _save_pair(folder, mixed, float32_twin(mixed, keras))
+
+
+def sharp_resnet50(folder: Path) -> None:
+    """The sample model: normalizations fitted to images, so that the output is far from uniform."""
+    import keras
+
     from sample_models.twin import build_twin_pair
 
-    mixed, single = build_twin_pair("resnet50", keras, "mixed_float16")
+    _save_pair(folder, *build_twin_pair("resnet50", keras, "mixed_float16"))
+
+
+def _save_pair(folder: Path, mixed: Any, single: Any) -> None:
+    """``mixed/`` and ``float32/`` with the same weights, and what the latter computes."""
+    from sample_models.data import resize_bilinear
+
     mixed.export(folder / "mixed", verbose=False)
     single.export(folder / "float32", verbose=False)
     # Large spots, as in the images whose statistics the normalizations hold.
@@ -64,4 +84,6 @@ def promotion(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (resnet50, large, promotion)}[sys.argv[1]](Path(sys.argv[2]))
+    {f.__name__: f for f in (resnet50, sharp_resnet50, large, promotion)}[sys.argv[1]](
+        Path(sys.argv[2])
+    )
