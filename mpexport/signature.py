@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Optional
 
+# Sizes; None for a size that is unknown until run time.
+Shape = tuple[Optional[int], ...]
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -17,7 +20,7 @@ class TensorSpec:
     """
 
     name: str
-    shape: Optional[tuple[Optional[int], ...]]
+    shape: Optional[Shape]
     dtype: str
 
     def to_json(self) -> dict[str, Any]:

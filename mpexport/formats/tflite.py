@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from mpexport.errors import ConversionError, UsageError
 from mpexport.formats import Contract, Conversion, FormatSpec, head, side_violations
-from mpexport.signature import Signature, TensorSpec
+from mpexport.signature import Shape, Signature, TensorSpec
 
 if TYPE_CHECKING:
     from mpexport.tf.normalized import NormalizedModel
 
 # Offsets in a flatbuffer are 32 bits, signed.
 LIMIT_BYTES = 2**31 - 1
-Shape = tuple[Optional[int], ...]
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,7 @@ def _batch_shapes(signature: Signature, batch: int) -> dict[str, Shape]:
 
 
 def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conversion:
+    from mpexport.tf.to_tflite import keeps_state, run_converter
     from mpexport.tf.weights import refuse_outside_float16
 
     key = model.source.choose()
@@ -106,18 +106,18 @@ def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conv
     if half:
         refuse_outside_float16(model, key)
     try:
-        content = _run_converter(model, key, shapes, half)
+        content = run_converter(model, key, shapes, half)
     except ConversionError as e:
         fixed = _batch_shapes(signature, 1)
         if shapes or not fixed or "ops" not in e.details:
             raise
         shapes = fixed
-        content = _run_converter(model.restored(), key, shapes, half)
+        content = run_converter(model.restored(), key, shapes, half)
         notes.append(
             "the converter cannot keep the batch of this model dynamic: it is fixed to 1; "
             "--batch N fixes another"
         )
-    if _keeps_state(content):
+    if keeps_state(content):
         notes.append(
             "a fused LSTM keeps its state between calls and clips it to ±10: "
             "call reset_all_variables() before each new sequence"
@@ -128,70 +128,6 @@ def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conv
     )
     precision = "float16-weights" if half else "float32"
     return Conversion((Signature(key, inputs, signature.outputs),), precision, tuple(notes))
-
-
-def _keeps_state(content: bytes) -> bool:
-    """Whether a file has variable tensors, which live from one call to the next."""
-    from tensorflow.lite.python import schema_py_generated as schema
-
-    model = schema.Model.GetRootAs(content, 0)
-    graphs = [model.Subgraphs(i) for i in range(model.SubgraphsLength())]
-    return any(g.Tensors(i).IsVariable() for g in graphs for i in range(g.TensorsLength()))
-
-
-def _run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool) -> bytes:
-    """Converts one signature, specialized to ``shapes`` when there are any."""
-    import tempfile
-
-    import tensorflow as tf
-    from tensorflow.lite.python.lite import TFLiteSavedModelConverterV2
-
-    from mpexport.tf.inline import concrete_of, flatten
-    from mpexport.tf.rewrite import write_promoted
-
-    with tempfile.TemporaryDirectory() as scratch:
-        directory, tags = Path(scratch) / "model", set(model.source.tags)
-        if shapes or not write_promoted(model, directory):
-            function = (
-                concrete_of(flatten(model.program, key, shapes)) if shapes else model.function(key)
-            )
-            tf.saved_model.save(model.holder([key]), str(directory), signatures={key: function})
-            tags = {tf.saved_model.SERVING}
-        elif model.is_last_use:
-            model.release()
-        # What TFLiteConverter.from_saved_model makes, less its loading of the model once more and
-        # its renaming of the signature `serve`.
-        converter = TFLiteSavedModelConverterV2(str(directory), tags, [key])
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-        if half:
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            converter.target_spec.supported_types = [tf.float16]
-        try:
-            content: bytes = converter.convert()
-        except Exception as e:
-            # The converter raises ConverterError, but also bare exceptions of MLIR and of Python.
-            raise _explain(e) from e
-    return content
-
-
-def _explain(error: Exception) -> ConversionError:
-    """The op (and where it comes from) out of kilobytes of converter output."""
-    text = str(error)
-    ops = re.findall(r"'(tf\.\w+)' op (?:is neither a custom op nor a flex op|requires)", text)
-    ops += re.findall(r"failed to legalize operation '(tf\.\w+)'", text)
-    named = ", ".join(dict.fromkeys(ops))
-    layer = re.search(r'fused\["(\w+):", "([^"@]+)@?', text)
-    where = layer.group(2) if layer else ""
-    if not named:
-        line = next((x.strip() for x in text.splitlines() if x.strip()), type(error).__name__)
-        return ConversionError(f"the TFLite converter failed: {line[:200]}", where=where)
-    at = f" at {where}" if where else ""
-    return ConversionError(
-        f"TFLite has no builtin for {named}{at}",
-        hint="replace the layer, fix its shapes (--batch, --input-shape), or use onnx",
-        where=where or named,
-        details={"ops": sorted(set(ops))},
-    )
 
 
 def _check(path: Path, promised: Conversion, options: TfliteOptions) -> Contract:

@@ -1,0 +1,71 @@
+"""A normalized signature → the bytes of a TFLite file, by TensorFlow's converter."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+import tensorflow as tf
+from tensorflow.lite.python import schema_py_generated as schema
+from tensorflow.lite.python.lite import TFLiteSavedModelConverterV2
+
+from mpexport.errors import ConversionError
+from mpexport.signature import Shape
+from mpexport.tf.inline import concrete_of, flatten
+from mpexport.tf.normalized import NormalizedModel
+from mpexport.tf.rewrite import write_promoted
+
+
+def keeps_state(content: bytes) -> bool:
+    """Whether a file has variable tensors, which live from one call to the next."""
+    model = schema.Model.GetRootAs(content, 0)
+    graphs = [model.Subgraphs(i) for i in range(model.SubgraphsLength())]
+    return any(g.Tensors(i).IsVariable() for g in graphs for i in range(g.TensorsLength()))
+
+
+def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool) -> bytes:
+    """Converts one signature, specialized to ``shapes`` when there are any."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory, tags = Path(scratch) / "model", set(model.source.tags)
+        if shapes or not write_promoted(model, directory):
+            function = (
+                concrete_of(flatten(model.program, key, shapes)) if shapes else model.function(key)
+            )
+            tf.saved_model.save(model.holder([key]), str(directory), signatures={key: function})
+            tags = {tf.saved_model.SERVING}
+        elif model.is_last_use:
+            model.release()
+        # What TFLiteConverter.from_saved_model makes, less its loading of the model once more and
+        # its renaming of the signature `serve`.
+        converter = TFLiteSavedModelConverterV2(str(directory), tags, [key])
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        if half:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.target_spec.supported_types = [tf.float16]
+        try:
+            content: bytes = converter.convert()
+        except Exception as e:
+            # The converter raises ConverterError, but also bare exceptions of MLIR and of Python.
+            raise _explain(e) from e
+    return content
+
+
+def _explain(error: Exception) -> ConversionError:
+    """The op (and where it comes from) out of kilobytes of converter output."""
+    text = str(error)
+    ops = re.findall(r"'(tf\.\w+)' op (?:is neither a custom op nor a flex op|requires)", text)
+    ops += re.findall(r"failed to legalize operation '(tf\.\w+)'", text)
+    named = ", ".join(dict.fromkeys(ops))
+    layer = re.search(r'fused\["(\w+):", "([^"@]+)@?', text)
+    where = layer.group(2) if layer else ""
+    if not named:
+        line = next((x.strip() for x in text.splitlines() if x.strip()), type(error).__name__)
+        return ConversionError(f"the TFLite converter failed: {line[:200]}", where=where)
+    at = f" at {where}" if where else ""
+    return ConversionError(
+        f"TFLite has no builtin for {named}{at}",
+        hint="replace the layer, fix its shapes (--batch, --input-shape), or use onnx",
+        where=where or named,
+        details={"ops": sorted(set(ops))},
+    )
