@@ -72,3 +72,10 @@ class Signature:
             tuple(TensorSpec.from_json(s) for s in data["inputs"]),
             tuple(TensorSpec.from_json(s) for s in data["outputs"]),
         )
+
+
+def batch_shapes(signature: Signature, batch: int) -> dict[str, Shape]:
+    """Shapes of the inputs whose leading size is unknown, with the batch put in."""
+    return {
+        s.name: (batch, *s.shape[1:]) for s in signature.inputs if s.shape and s.shape[0] is None
+    }

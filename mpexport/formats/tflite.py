@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from mpexport.errors import ConversionError, UsageError
 from mpexport.formats import Contract, Conversion, FormatSpec, head, side_violations
-from mpexport.signature import Shape, Signature, TensorSpec
+from mpexport.signature import Shape, Signature, TensorSpec, batch_shapes
 
 if TYPE_CHECKING:
     from mpexport.tf.normalized import NormalizedModel
@@ -76,19 +76,12 @@ def _requested_shapes(signature: Signature, options: TfliteOptions) -> dict[str,
         if not fits:
             raise UsageError(f"--input-shape {name}:{list(shape)} does not fit {names[name]}")
     if options.batch is not None:
-        shapes = {**_batch_shapes(signature, options.batch), **shapes}
+        shapes = {**batch_shapes(signature, options.batch), **shapes}
     return shapes
 
 
-def _batch_shapes(signature: Signature, batch: int) -> dict[str, Shape]:
-    """Shapes of the inputs whose leading size is unknown, with the batch put in."""
-    return {
-        s.name: (batch, *s.shape[1:]) for s in signature.inputs if s.shape and s.shape[0] is None
-    }
-
-
 def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conversion:
-    from mpexport.tf.to_tflite import keeps_state, run_converter
+    from mpexport.tf.to_tflite import convert_signature
     from mpexport.tf.weights import refuse_outside_float16
 
     key = model.source.choose()
@@ -102,32 +95,17 @@ def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conv
             hint="--float16 halves them" if not half and size // 2 < LIMIT_BYTES else "use onnx",
             where="weights",
         )
-    notes = list(model.notes)
     if half:
         refuse_outside_float16(model, key)
-    try:
-        content = run_converter(model, key, shapes, half)
-    except ConversionError as e:
-        fixed = _batch_shapes(signature, 1)
-        if shapes or not fixed or "ops" not in e.details:
-            raise
-        shapes = fixed
-        content = run_converter(model.restored(), key, shapes, half)
-        notes.append(
-            "the converter cannot keep the batch of this model dynamic: it is fixed to 1; "
-            "--batch N fixes another"
-        )
-    if keeps_state(content):
-        notes.append(
-            "a fused LSTM keeps its state between calls and clips it to ±10: "
-            "call reset_all_variables() before each new sequence"
-        )
-    path.write_bytes(content)
+    converted = convert_signature(model, key, shapes, half)
+    path.write_bytes(converted.content)
     inputs = tuple(
-        TensorSpec(s.name, shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs
+        TensorSpec(s.name, converted.shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs
     )
     precision = "float16-weights" if half else "float32"
-    return Conversion((Signature(key, inputs, signature.outputs),), precision, tuple(notes))
+    return Conversion(
+        (Signature(key, inputs, signature.outputs),), precision, (*model.notes, *converted.notes)
+    )
 
 
 def _check(path: Path, promised: Conversion, options: TfliteOptions) -> Contract:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow as tf
@@ -11,7 +12,7 @@ from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.python.lite import TFLiteSavedModelConverterV2
 
 from mpexport.errors import ConversionError
-from mpexport.signature import Shape
+from mpexport.signature import Shape, batch_shapes
 from mpexport.tf.inline import concrete_of, flatten
 from mpexport.tf.normalized import NormalizedModel
 from mpexport.tf.rewrite import write_promoted
@@ -22,6 +23,56 @@ def keeps_state(content: bytes) -> bool:
     model = schema.Model.GetRootAs(content, 0)
     graphs = [model.Subgraphs(i) for i in range(model.SubgraphsLength())]
     return any(g.Tensors(i).IsVariable() for g in graphs for i in range(g.TensorsLength()))
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What the converter made of one signature.
+
+    Attributes:
+        content: The bytes of the file.
+        shapes: Input name → shape the file is made for, where it isn't the signature's.
+        notes: What the user should know.
+    """
+
+    content: bytes
+    shapes: dict[str, Shape]
+    notes: tuple[str, ...]
+
+
+def convert_signature(
+    model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool
+) -> Converted:
+    """Converts one signature; fixes the batch to 1 when no other way is left.
+
+    Args:
+        model: The normalized model.
+        key: Signature key.
+        shapes: Input name → shape that the user asked for; the batch is not touched then.
+        half: Whether weights are stored in float16.
+
+    Raises:
+        ConversionError: TFLite has no builtin for an op; names it.
+    """
+    notes = []
+    try:
+        content = run_converter(model, key, shapes, half)
+    except ConversionError as e:
+        fixed = batch_shapes(model.signature(key), 1)
+        if shapes or not fixed or "ops" not in e.details:
+            raise
+        shapes = fixed
+        content = run_converter(model.restored(), key, shapes, half)
+        notes.append(
+            "the converter cannot keep the batch of this model dynamic: it is fixed to 1; "
+            "--batch N fixes another"
+        )
+    if keeps_state(content):
+        notes.append(
+            "a fused LSTM keeps its state between calls and clips it to ±10: "
+            "call reset_all_variables() before each new sequence"
+        )
+    return Converted(content, shapes, tuple(notes))
 
 
 def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool) -> bytes:
