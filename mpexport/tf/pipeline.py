@@ -40,12 +40,15 @@ class GraphPass:
         stage: ``normalize`` (every export), ``reference`` (the float64 reference) or ``format``.
         apply: Edits the program in place and returns what it changed.
         after: Names of passes that must have run before, when they run at all.
+        is_needed: Whether a program has anything that the pass may change; cheap, may err towards
+            yes. A caller asks it who would have to prepare a program for the pass.
     """
 
     name: str
     stage: str
     apply: Callable[[Program, PassContext], list[Change]]
     after: tuple[str, ...] = ()
+    is_needed: Callable[[Program], bool] = lambda program: True
 
 
 @lru_cache(maxsize=1)

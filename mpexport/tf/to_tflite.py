@@ -6,6 +6,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.lite.python import schema_py_generated as schema
@@ -13,9 +14,14 @@ from tensorflow.lite.python.lite import TFLiteSavedModelConverterV2
 
 from mpexport.errors import ConversionError
 from mpexport.signature import Shape, batch_shapes
+from mpexport.tf import concrete, pipeline
 from mpexport.tf.inline import concrete_of, flatten
+from mpexport.tf.lowering import annotate_shapes
 from mpexport.tf.normalized import NormalizedModel
 from mpexport.tf.rewrite import write_promoted
+
+# What TFLite lacks, written in what it has.
+PASSES = ("lower_math", "lower_tensor_lists")
 
 
 def keeps_state(content: bytes) -> bool:
@@ -75,14 +81,28 @@ def convert_signature(
     return Converted(content, shapes, tuple(notes))
 
 
+def _needs_lowering(model: NormalizedModel) -> bool:
+    passes = pipeline.all_passes()
+    return any(passes[name].is_needed(model.program) for name in PASSES)
+
+
+def _lowered(model: NormalizedModel, key: str, shapes: dict[str, Shape]) -> Any:
+    """The signature as ConcreteFunction, its ops written in those that TFLite has."""
+    if not shapes and not _needs_lowering(model):
+        return model.function(key)
+    function = concrete_of(flatten(model.program, key, shapes))
+    program = concrete.take_apart({key: function})
+    annotate_shapes(program, {program.entries[key].function: function.graph})
+    pipeline.run(program, "none", pipeline.PassContext(), extra=PASSES)
+    return concrete.put_together(program, "tflite_")[key]
+
+
 def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool) -> bytes:
     """Converts one signature, specialized to ``shapes`` when there are any."""
     with tempfile.TemporaryDirectory() as scratch:
         directory, tags = Path(scratch) / "model", set(model.source.tags)
-        if shapes or not write_promoted(model, directory):
-            function = (
-                concrete_of(flatten(model.program, key, shapes)) if shapes else model.function(key)
-            )
+        if shapes or _needs_lowering(model) or not write_promoted(model, directory):
+            function = _lowered(model, key, shapes)
             tf.saved_model.save(model.holder([key]), str(directory), signatures={key: function})
             tags = {tf.saved_model.SERVING}
         elif model.is_last_use:
