@@ -21,7 +21,7 @@ from mpexport.tf.normalized import NormalizedModel
 from mpexport.tf.rewrite import write_promoted
 
 # What TFLite lacks, written in what it has.
-PASSES = ("lower_math", "lower_tensor_lists")
+PASSES = ("lower_math", "lower_pooling", "lower_selection", "lower_tensor_lists")
 
 
 def keeps_state(content: bytes) -> bool:
