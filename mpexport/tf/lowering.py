@@ -62,14 +62,8 @@ class Site:
         return getattr(value, kind) if kind else None
 
     def const(self, index: int) -> np.ndarray | None:
-        """The value of an input that is a constant, else None."""
-        node = self.producers.get(tensor_node(self.inputs[index]))
-        while node is not None and node.op == "Identity":
-            node = self.producers.get(tensor_node(node.input[0]))
-        if node is None or node.op != "Const":
-            return None
-        value: np.ndarray = tensor_util.MakeNdarray(node.attr["value"].tensor)
-        return value
+        """The value of an input that is a constant, or is made of constants and known sizes."""
+        return _evaluate(self.fdef, self.producers, self.inputs[index])
 
     def shape(self, index: int) -> tf.TensorShape:
         """What is known of the shape of an input: `annotate_shapes` has noted it."""
@@ -81,6 +75,45 @@ class Site:
         return tensor in self.fdef.ret.values() or any(
             tensor in n.input for n in self.fdef.node_def
         )
+
+
+def _evaluate(fdef: FunctionDef, producers: Mapping[str, NodeDef], ref: str) -> np.ndarray | None:
+    """The value of a tensor when the few ops that compute sizes and scales lead to it."""
+    node = producers.get(tensor_node(ref))
+    if node is None:
+        return None
+    if node.op == "Const":
+        value: np.ndarray = tensor_util.MakeNdarray(node.attr["value"].tensor)
+        return value
+    if node.op == "StridedSlice" and node.attr["shrink_axis_mask"].i == 0:
+        return _sizes(fdef, producers, node)
+    if node.op not in ("Identity", "Cast", "RealDiv", "Mul"):
+        return None
+    values = [_evaluate(fdef, producers, r) for r in node.input if not r.startswith("^")]
+    known = [v for v in values if v is not None]
+    if len(known) != len(values):
+        return None
+    if node.op == "Cast":
+        return np.asarray(known[0], tf.as_dtype(node.attr["DstT"].type).as_numpy_dtype)
+    if node.op == "Identity":
+        return known[0]
+    return np.asarray(known[0] / known[1] if node.op == "RealDiv" else known[0] * known[1])
+
+
+def _sizes(fdef: FunctionDef, producers: Mapping[str, NodeDef], node: NodeDef) -> np.ndarray | None:
+    """A stretch of a tensor's sizes, ``Shape(x)[begin:end]``."""
+    source = producers.get(tensor_node(node.input[0]))
+    begin, end, strides = (_evaluate(fdef, producers, r) for r in node.input[1:4])
+    if source is None or source.op != "Shape" or begin is None or end is None or strides is None:
+        return None
+    shape = shape_of(fdef, producers, source.input[0])
+    masks = [attr_value(node, n).i for n in ("begin_mask", "end_mask", "new_axis_mask")]
+    if shape.rank is None or masks[2] or attr_value(node, "ellipsis_mask").i:
+        return None
+    low = None if masks[0] & 1 else int(begin[0])
+    high = None if masks[1] & 1 else int(end[0])
+    sizes = shape.as_list()[low : high : int(strides[0])]
+    return None if None in sizes else np.array(sizes, np.int32)
 
 
 # Gives the function that stands for the node, or None where the node can stay.
@@ -157,8 +190,11 @@ def replace(program: Program, site: Site, function: Callable[..., Any]) -> None:
     outputs = output_types(node) or []
     results = [arg.type for arg in fdef.signature.output_arg]
     renamed = {f"{node.name}:{s}": f"{node.name}:output:{i}" for i, (s, _) in enumerate(outputs)}
+    noted = list(node.attr[SHAPES].list.shape) if SHAPES in node.attr else []
     node.op = "PartitionedCall"
     node.attr.clear()
+    if noted:
+        node.attr[SHAPES].list.shape.extend(noted)
     node.attr["f"].func.name = fdef.signature.name
     node.attr["Tin"].list.type.extend(types)
     node.attr["Tout"].list.type.extend(results)

@@ -78,9 +78,9 @@ class NormalizedModel:
         entries = [self.program.entries[k] for k in keys or self.program.entries]
         return list({id(c): c for e in entries for c in e.captures}.values())
 
-    def holder(self, keys: list[str] | None = None) -> Any:
-        """A new trackable that owns exactly what the signatures capture."""
-        captures = self.captures(keys)
+    def holder(self, keys: list[str] | None = None, captures: list[Any] | None = None) -> Any:
+        """A new trackable that owns exactly what the signatures capture, or just ``captures``."""
+        captures = self.captures(keys) if captures is None else captures
         holder = tf.Module()
         wanted = {id(c) for c in captures}
         twins = [t for t in self.twins if id(t.handle) in wanted]

@@ -20,6 +20,7 @@ from mpexport.tf.passes.promote_compute_dtype import MAPPING
 
 _PASSES = (
     "strip_trace_attributes",
+    "drop_saturating_casts",
     "saturate_sentinels",
     "promote_compute_dtype",
     "drop_identity_casts",

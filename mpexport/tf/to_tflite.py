@@ -21,7 +21,16 @@ from mpexport.tf.normalized import NormalizedModel
 from mpexport.tf.rewrite import write_promoted
 
 # What TFLite lacks, written in what it has.
-PASSES = ("lower_math", "lower_pooling", "lower_selection", "lower_tensor_lists")
+PASSES = (
+    "lower_convolution",
+    "lower_math",
+    "lower_pooling",
+    "lower_resize",
+    "lower_selection",
+    "lower_slices",
+    "lower_tables",
+    "lower_tensor_lists",
+)
 
 
 def keeps_state(content: bytes) -> bool:
@@ -103,7 +112,8 @@ def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], ha
         directory, tags = Path(scratch) / "model", set(model.source.tags)
         if shapes or _needs_lowering(model) or not write_promoted(model, directory):
             function = _lowered(model, key, shapes)
-            tf.saved_model.save(model.holder([key]), str(directory), signatures={key: function})
+            holder = model.holder([key], function.captured_inputs)
+            tf.saved_model.save(holder, str(directory), signatures={key: function})
             tags = {tf.saved_model.SERVING}
         elif model.is_last_use:
             model.release()

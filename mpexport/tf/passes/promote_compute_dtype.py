@@ -77,5 +77,5 @@ PASS = GraphPass(
     name="promote_compute_dtype",
     stage="normalize",
     apply=_apply,
-    after=("strip_trace_attributes", "saturate_sentinels"),
+    after=("strip_trace_attributes", "saturate_sentinels", "drop_saturating_casts"),
 )
