@@ -23,6 +23,7 @@ from mpexport.tf.rewrite import write_promoted
 # What TFLite lacks, written in what it has.
 PASSES = (
     "lower_convolution",
+    "lower_fourier",
     "lower_math",
     "lower_pooling",
     "lower_resize",
@@ -77,7 +78,10 @@ def convert_signature(
         if shapes or not fixed or "ops" not in e.details:
             raise
         shapes = fixed
-        content = run_converter(model.restored(), key, shapes, half)
+        try:
+            content = run_converter(model.restored(), key, shapes, half)
+        except ConversionError:
+            raise e from None  # it names what the model has, not what became of it
         notes.append(
             "the converter cannot keep the batch of this model dynamic: it is fixed to 1; "
             "--batch N fixes another"
@@ -132,21 +136,72 @@ def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], ha
     return content
 
 
+# Op name or its beginning → what it does that TFLite can't, and the way out.
+_WAYS_OUT = (
+    (
+        ("StatelessRandom", "StatelessTruncated", "Random", "Multinomial", "StatelessMultinomial"),
+        "it draws random numbers at inference: call the layer with training=False or leave it out, "
+        "or use savedmodel",
+    ),
+    (
+        ("AsString", "String", "StaticRegex", "Regex", "SparseCross", "RaggedTensor", "Unicode"),
+        "do this preprocessing before the model and feed what the layer gives, or use savedmodel",
+    ),
+    (
+        ("HashTable", "LookupTable", "MutableHashTable"),
+        "TFLite tables map strings to int64 and back; look the values up before the model, "
+        "or use savedmodel",
+    ),
+    (
+        ("FFT", "IFFT", "IRFFT", "Complex", "Angle", "Conj"),
+        "compute with real and imaginary parts instead of complex numbers, or use savedmodel",
+    ),
+    (
+        ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarHandleOp"),
+        "make the state an input and an output of the model, or use savedmodel",
+    ),
+    (
+        ("TensorList",),
+        "fix the shapes of the inputs (--batch, --input-shape), unroll the loop, or use onnx",
+    ),
+)
+_ANY_WAY_OUT = "replace the layer, fix its shapes (--batch, --input-shape), or use onnx"
+
+
+def _way_out(ops: list[str]) -> str:
+    for beginnings, hint in _WAYS_OUT:
+        if any(op.removeprefix("tf.").startswith(beginnings) for op in ops):
+            return hint
+    return _ANY_WAY_OUT
+
+
+def _layer(path: str) -> str:
+    """The layer in a node's path: Keras names nodes ``model/layer/…/op``."""
+    parts = path.split("/")
+    return parts[1] if len(parts) > 2 else parts[0] if len(parts) == 2 else ""
+
+
 def _explain(error: Exception) -> ConversionError:
     """The op (and where it comes from) out of kilobytes of converter output."""
     text = str(error)
-    ops = re.findall(r"'(tf\.\w+)' op (?:is neither a custom op nor a flex op|requires)", text)
-    ops += re.findall(r"failed to legalize operation '(tf\.\w+)'", text)
-    named = ", ".join(dict.fromkeys(ops))
-    layer = re.search(r'fused\["(\w+):", "([^"@]+)@?', text)
-    where = layer.group(2) if layer else ""
-    if not named:
+    ops = re.findall(r"'(tfl?\.\w+)' op (?:is neither a custom op nor a flex op|requires)", text)
+    ops += re.findall(r"failed to legalize operation '(tfl?\.\w+)'", text)
+    ops = list(dict.fromkeys(ops or re.findall(r"error: .*'(tfl?\.\w+)' op ", text)))
+    found = re.search(r'fused\["\w+:", "([^"@]+)@?', text)
+    path = re.sub(r"^(call/)?(Func/)?((Stateful)?PartitionedCall/)*", "", found[1]) if found else ""
+    layer = f" in layer {_layer(path)}" if _layer(path) else ""
+    at = f" ({path})" if path else ""
+    if not ops:
         line = next((x.strip() for x in text.splitlines() if x.strip()), type(error).__name__)
-        return ConversionError(f"the TFLite converter failed: {line[:200]}", where=where)
-    at = f" at {where}" if where else ""
+        return ConversionError(
+            f"the TFLite converter failed{layer}{at}: {line[:200]}",
+            hint=_ANY_WAY_OUT,
+            where=path,
+            details={"ops": []},
+        )
     return ConversionError(
-        f"TFLite has no builtin for {named}{at}",
-        hint="replace the layer, fix its shapes (--batch, --input-shape), or use onnx",
-        where=where or named,
-        details={"ops": sorted(set(ops))},
+        f"TFLite has no builtin for {', '.join(ops)}{layer}{at}",
+        hint=_way_out(ops),
+        where=path or ops[0],
+        details={"ops": sorted(ops)},
     )
