@@ -143,7 +143,12 @@ def flatten(
     """
     work = program.copy()
     work.entries = {key: work.entries[key]}
-    wanted = ["captured_variables_to_arguments", "drop_dead_functions"]
+    wanted = [
+        "allow_inlining",
+        "drop_unused_state",
+        "captured_variables_to_arguments",
+        "drop_dead_functions",
+    ]
     pipeline.run(work, "none", pipeline.PassContext(), extra=wanted)
     concrete.rename_functions(work, concrete.fresh_suffix("flat"))
     entry = work.entries[key]

@@ -22,6 +22,8 @@ from mpexport.tf.rewrite import write_promoted
 
 # What TFLite lacks, written in what it has.
 PASSES = (
+    "allow_inlining",
+    "drop_unused_state",
     "lower_convolution",
     "lower_fourier",
     "lower_math",
@@ -103,11 +105,23 @@ def _lowered(model: NormalizedModel, key: str, shapes: dict[str, Shape]) -> Any:
     """The signature as ConcreteFunction, its ops written in those that TFLite has."""
     if not shapes and not _needs_lowering(model):
         return model.function(key)
-    function = concrete_of(flatten(model.program, key, shapes))
+    try:
+        function = concrete_of(flatten(model.program, key, shapes))
+    except ConversionError as e:
+        raise _random_layer(e, model) or e from None
     program = concrete.take_apart({key: function})
     annotate_shapes(program, {program.entries[key].function: function.graph})
     pipeline.run(program, "none", pipeline.PassContext(), extra=PASSES)
     return concrete.put_together(program, "tflite_")[key]
+
+
+def _random_layer(error: ConversionError, model: NormalizedModel) -> ConversionError | None:
+    """What to say when the state that a layer updates is that of its random numbers."""
+    path = error.where.partition("/")[2].rpartition("/")[0]
+    for _, node in model.program.nodes():
+        if path and node.op.startswith(_RANDOM) and node.name.startswith(f"{path}/"):
+            return _no_builtin([f"tf.{node.op}"], node.name)
+    return None
 
 
 def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool) -> bytes:
@@ -137,9 +151,17 @@ def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], ha
 
 
 # Op name or its beginning → what it does that TFLite can't, and the way out.
+_RANDOM = (
+    "StatelessRandom",
+    "StatelessTruncated",
+    "StatelessParameterized",
+    "StatelessMultinomial",
+    "Random",
+    "Multinomial",
+)
 _WAYS_OUT = (
     (
-        ("StatelessRandom", "StatelessTruncated", "Random", "Multinomial", "StatelessMultinomial"),
+        _RANDOM,
         "it draws random numbers at inference: call the layer with training=False or leave it out, "
         "or use savedmodel",
     ),
@@ -189,18 +211,25 @@ def _explain(error: Exception) -> ConversionError:
     ops = list(dict.fromkeys(ops or re.findall(r"error: .*'(tfl?\.\w+)' op ", text)))
     found = re.search(r'fused\["\w+:", "([^"@]+)@?', text)
     path = re.sub(r"^(call/)?(Func/)?((Stateful)?PartitionedCall/)*", "", found[1]) if found else ""
-    layer = f" in layer {_layer(path)}" if _layer(path) else ""
-    at = f" ({path})" if path else ""
     if not ops:
         line = next((x.strip() for x in text.splitlines() if x.strip()), type(error).__name__)
         return ConversionError(
-            f"the TFLite converter failed{layer}{at}: {line[:200]}",
+            f"the TFLite converter failed{_place(path)}: {line[:200]}",
             hint=_ANY_WAY_OUT,
             where=path,
             details={"ops": []},
         )
+    return _no_builtin(ops, path)
+
+
+def _place(path: str) -> str:
+    layer = f" in layer {_layer(path)}" if _layer(path) else ""
+    return f"{layer} ({path})" if path else ""
+
+
+def _no_builtin(ops: list[str], path: str) -> ConversionError:
     return ConversionError(
-        f"TFLite has no builtin for {', '.join(ops)}{layer}{at}",
+        f"TFLite has no builtin for {', '.join(ops)}{_place(path)}",
         hint=_way_out(ops),
         where=path or ops[0],
         details={"ops": sorted(ops)},

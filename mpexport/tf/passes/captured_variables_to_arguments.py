@@ -172,5 +172,5 @@ PASS = GraphPass(
     name="captured_variables_to_arguments",
     stage="format",
     apply=_apply,
-    after=("drop_identity_casts",),
+    after=("drop_identity_casts", "drop_unused_state"),
 )

@@ -11,7 +11,7 @@ Result::
 A saturating cast clamps so that the cast can't overflow; Keras puts one behind a resize whose
 result it narrows. With the Cast promoted to one to float32, whose range holds every float32, there
 is nothing to clamp: the model built in float32 has no such ops. Fires on constants that are exactly
-the largest and lowest number of the Cast's type, in either order of Minimum and Maximum.
+the largest and lowest number of the Cast's type, in either order, or in one ClipByValue.
 """
 
 from __future__ import annotations
@@ -23,33 +23,54 @@ from mpexport.findings import Change
 from mpexport.tf.graph import HALF_TYPES, FunctionDef, NodeDef, Program, tensor_node, where
 from mpexport.tf.pipeline import GraphPass, PassContext
 
-_CLAMPS = ("Minimum", "Maximum")
+_CLAMPS = frozenset({"Minimum", "Maximum"})
 
 
-def _bounded(node: NodeDef | None, nodes: dict[str, NodeDef]) -> tuple[str, float] | None:
-    """What a Minimum or Maximum with a scalar constant bounds, and by which number."""
-    if node is None or node.op not in _CLAMPS or len(node.input) != 2:
+def _scalar(ref: str, nodes: dict[str, NodeDef]) -> float | None:
+    node = nodes.get(tensor_node(ref))
+    if node is None or node.op != "Const":
         return None
-    for source, bound in (node.input, reversed(node.input)):
-        const = nodes.get(tensor_node(bound))
-        if const is not None and const.op == "Const":
-            value = tensor_util.MakeNdarray(const.attr["value"].tensor)
-            return (source, float(value)) if value.ndim == 0 else None
-    return None
+    value = tensor_util.MakeNdarray(node.attr["value"].tensor)
+    return float(value) if value.ndim == 0 else None
+
+
+def _bounded(ref: str, nodes: dict[str, NodeDef]) -> tuple[str, dict[str, float]]:
+    """What stands before the clamps that end in a tensor, and their bounds by op."""
+    bounds: dict[str, float] = {}
+    node = nodes.get(tensor_node(ref))
+    if node is not None and node.op == "ClipByValue" and len(node.input) == 3:
+        low, high = _scalar(node.input[1], nodes), _scalar(node.input[2], nodes)
+        if low is not None and high is not None:
+            return node.input[0], {"Maximum": low, "Minimum": high}
+    while node is not None and node.op in _CLAMPS - set(bounds) and len(node.input) == 2:
+        values = [_scalar(r, nodes) for r in node.input]
+        place = next((i for i, v in enumerate(values) if v is not None), None)
+        if place is None:
+            break
+        bounds[node.op] = values[place] or 0.0
+        ref = node.input[1 - place]
+        node = nodes.get(tensor_node(ref))
+    return ref, bounds
 
 
 def _clamped(cast: NodeDef, nodes: dict[str, NodeDef]) -> str | None:
-    """What stands before the two clamps to the range of the Cast's type."""
+    """What stands before the clamps to the range of the Cast's type."""
     dtype = tf.as_dtype(cast.attr["DstT"].type)
-    outer = nodes.get(tensor_node(cast.input[0]))
-    second = _bounded(outer, nodes)
-    inner = nodes.get(tensor_node(second[0])) if second else None
-    first = _bounded(inner, nodes)
-    if outer is None or inner is None or first is None or second is None:
-        return None
-    bounds = {outer.op: second[1], inner.op: first[1]}
+    source, bounds = _bounded(cast.input[0], nodes)
     expected = {"Minimum": float(dtype.max), "Maximum": float(dtype.min)}
-    return first[0] if bounds == expected else None
+    return source if bounds == expected else None
+
+
+def _between(cast: NodeDef, source: str, nodes: dict[str, NodeDef]) -> set[str]:
+    """The nodes that a Cast has read and its new input has not: the clamps and their bounds."""
+    found: set[str] = set()
+    todo = [tensor_node(cast.input[0])]
+    while todo:
+        name = todo.pop()
+        if name in nodes and name != tensor_node(source):
+            found.add(name)
+            todo.extend(tensor_node(r) for r in nodes[name].input)
+    return found
 
 
 def _drop_unread(fdef: FunctionDef, names: set[str]) -> None:
@@ -74,21 +95,12 @@ def _apply(program: Program, context: PassContext) -> list[Change]:
                 continue
             source = _clamped(node, nodes)
             if source is not None:
-                outer = nodes[tensor_node(node.input[0])]
-                inner = next(nodes[tensor_node(r)] for r in outer.input if _is_clamp(r, nodes))
-                freed |= {n.name for n in (outer, inner)}
-                freed |= {tensor_node(r) for n in (outer, inner) for r in n.input}
-                freed.discard(tensor_node(source))
+                freed |= _between(node, source, nodes)
                 node.input[0] = source
                 changes.append(Change(PASS.name, "clamp-removed", where(fdef, node)))
         if freed:
             _drop_unread(fdef, freed)
     return changes
-
-
-def _is_clamp(ref: str, nodes: dict[str, NodeDef]) -> bool:
-    node = nodes.get(tensor_node(ref))
-    return node is not None and node.op in _CLAMPS
 
 
 PASS = GraphPass(

@@ -29,6 +29,7 @@ from mpexport.findings import Change
 from mpexport.tf.concrete import fresh_suffix
 from mpexport.tf.graph import FunctionDef, Program, attr_value, rename_readers, tensor_node, where
 from mpexport.tf.lowering import SHAPES, Site, trace
+from mpexport.tf.passes import drop_dead_functions
 from mpexport.tf.pipeline import GraphPass, PassContext
 
 _HANDLED = {
@@ -234,6 +235,7 @@ def _apply(program: Program, context: PassContext) -> list[Change]:
     argument = fdef.signature.input_arg[source]
     rewriter = _Rewriter(program, (argument.name, argument.type))
     rewriter.rewrite(fdef, {})
+    drop_dead_functions.PASS.apply(program, context)  # what the loops have called before
     return rewriter.changes
 
 

@@ -6,13 +6,12 @@ from mpexport.findings import Change
 from mpexport.tf.graph import Program
 from mpexport.tf.pipeline import GraphPass, PassContext
 
-# _XlaMustCompile, _noinline: Keras 3 wraps some layers in jit-compiled functions; no export target
-# compiles with XLA, and such calls are not inlined. _gradient_op_type and the forward/backward
-# names point to functions by names that will not exist any more.
+# _XlaMustCompile: Keras 3 wraps some layers in jit-compiled functions; no export target compiles
+# with XLA, and such calls are not inlined. _gradient_op_type and the forward/backward names point
+# to functions by names that will not exist any more.
 _NODE_ATTRS = ("_XlaMustCompile", "_gradient_op_type")
 _FUNCTION_ATTRS = (
     "_XlaMustCompile",
-    "_noinline",
     "forward_function_name",
     "backward_function_name",
 )
