@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mpexport.errors import InconclusiveError
 from mpexport.tf import concrete, pipeline
 from mpexport.tf.load import first_line
 from mpexport.tf.normalized import NormalizedModel
@@ -57,6 +59,10 @@ def run(function: Any, names: list[str], inputs: Mapping[str, np.ndarray]) -> di
         function: Positional arguments in the order of ``names``; returns a dict by name.
         names: Input names in argument order.
         inputs: Arrays by input name; cast to what the function takes.
+
+    Raises:
+        InconclusiveError: TensorFlow lacks a kernel on this machine, so that nothing can be
+            compared.
     """
     args = []
     for name, placeholder in zip(names, function.inputs):
@@ -64,7 +70,16 @@ def run(function: Any, names: list[str], inputs: Mapping[str, np.ndarray]) -> di
         args.append(
             value if value.dtype == placeholder.dtype else tf.cast(value, placeholder.dtype)
         )
-    outputs = function(*args)
+    try:
+        outputs = function(*args)
+    except tf.errors.OpError as e:
+        node = re.search(r"Detected at node (\S+)", str(e))
+        cause = next((x for x in reversed(str(e).splitlines()) if "[[" not in x and x.strip()), "")
+        raise InconclusiveError(
+            f"TensorFlow cannot run the reference on this machine: {cause.strip()[:200]}",
+            hint="replace the layer, or write the file without checking it: --no-verify",
+            where=node[1] if node else "",
+        ) from e
     return {name: tensor.numpy() for name, tensor in outputs.items()}
 
 
