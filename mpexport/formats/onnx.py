@@ -23,6 +23,13 @@ class OnnxOptions:
     """Options of the onnx format."""
 
     opset: int = field(default=18, metadata={"help": "Opset of the standard domain."})
+    weights: str = field(
+        default="float32",
+        metadata={
+            "help": "Stored element type of the weights; compute stays float32.",
+            "choices": ("float32", "float16"),
+        },
+    )
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for an opset that tf2onnx does not write."""
@@ -33,12 +40,20 @@ class OnnxOptions:
 
 
 def _convert(model: NormalizedModel, path: Path, options: OnnxOptions) -> Conversion:
+    from mpexport.tf.onnx_precision import storage
     from mpexport.tf.to_onnx import build_onnx
+    from mpexport.tf.weights import refuse_outside_float16
 
     key = model.source.choose()
+    half = options.weights == "float16"
+    if half:
+        refuse_outside_float16(model, key)
     proto, signature = build_onnx(model, key, options.opset)
-    _save(proto, path, external=model.weight_bytes([key]) > EXTERNAL_DATA_BYTES)
-    return Conversion((signature,), notes=tuple(model.notes))
+    changes = storage.store_float16(proto) if half else []
+    size = model.weight_bytes([key]) // (2 if half else 1)
+    _save(proto, path, external=size > EXTERNAL_DATA_BYTES)
+    precision = "float16-weights" if half else "float32"
+    return Conversion((signature,), precision, tuple(model.notes), tuple(changes))
 
 
 def _save(proto: Any, path: Path, *, external: bool) -> None:
@@ -61,6 +76,8 @@ def _save(proto: Any, path: Path, *, external: bool) -> None:
 def _check(path: Path, promised: Conversion, options: OnnxOptions) -> Contract:
     import onnx
 
+    from mpexport.tf.onnx_precision import contract
+
     violations: list[str] = []
     try:
         onnx.checker.check_model(str(path), full_check=True)
@@ -78,20 +95,13 @@ def _check(path: Path, promised: Conversion, options: OnnxOptions) -> Contract:
                 violations.append(f"op {node.op_type} is of domain {node.domain}")
             for attribute in node.attribute:
                 graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-                if attribute.name == "to" and attribute.i in _HALF:
-                    violations.append(f"node {node.name} casts to 16 bits")
-        for tensor in graph.initializer:
-            if tensor.data_type in _HALF:
-                violations.append(f"initializer {tensor.name} is 16 bits")
+    violations += contract.violations(model, promised.precision, promised.changes)
     signature = promised.signatures[0]
     violations += side_violations("input", signature.inputs, _types(model.graph.input))
     violations += side_violations("output", signature.outputs, _types(model.graph.output))
     if opsets.get("") != options.opset:
         violations.append(f"opset is {opsets.get('')}, not {options.opset}")
     return Contract(tuple(violations), dict(sorted(ops.items())), {"opset": opsets.get("")})
-
-
-_HALF = frozenset({10, 16})  # onnx.TensorProto.FLOAT16, BFLOAT16
 
 
 def _types(values: Any) -> dict[str, str]:
@@ -118,4 +128,5 @@ SPEC = FormatSpec(
     extra="onnx",
     convert=_convert,
     check=_check,
+    variants={"onnx-float16": {"weights": "float16"}},
 )

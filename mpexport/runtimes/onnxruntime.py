@@ -10,7 +10,7 @@ import numpy as np
 
 from mpexport import dtypes, optional
 from mpexport.errors import ConversionError, MissingDependencyError, UsageError
-from mpexport.runtimes import RuntimeOptions, RuntimeSpec
+from mpexport.runtimes import RuntimeOptions, RuntimeSpec, _onnx_file
 from mpexport.runtimes._session import (
     BaseSession,
     cause,
@@ -109,11 +109,18 @@ class OnnxSession(BaseSession):
         return {name: text_to_bytes(array) for name, array in zip(names, outputs)}
 
     def environment(self) -> dict[str, Any]:
-        """``execution_providers`` are those the session really has."""
+        """``execution_providers`` are those the session really has.
+
+        ``weights`` and ``compute`` are as the file says; on a CPU this runtime may compute float16
+        ops in float32.
+        """
+        weights, compute = _onnx_file.precision(self._path)
         return {
             "runtime": self.name,
             "version": self.version,
             "num_threads": self._num_threads,
+            "weights": weights,
+            "compute": compute,
             "execution_providers": list(self._session.get_providers()),
         }
 

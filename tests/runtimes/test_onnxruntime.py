@@ -55,6 +55,8 @@ def test_names_shapes_and_values(write):
         "runtime": "onnxruntime",
         "version": session.version,
         "num_threads": 2,
+        "weights": "float32",
+        "compute": "float32",
         "execution_providers": ["CPUExecutionProvider"],
     }
     session.close()
@@ -64,6 +66,8 @@ def test_half_and_double_inputs_are_cast(write):
     for dtype, name in (("FLOAT16", "float16"), ("DOUBLE", "float64")):
         session = open_file(write(*unary("Relu", dtype)))
         assert session.signature.inputs[0].dtype == name
+        compute = "float16" if dtype == "FLOAT16" else "float32"
+        assert session.environment()["compute"] == compute
         assert session.run({"x": np.float32([[0.5, -1]])})["y"].dtype == name
 
 
