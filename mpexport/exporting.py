@@ -26,6 +26,7 @@ from mpexport.verify import (
     References,
     RunFile,
     compare_file,
+    has_rounded_weights,
     make_cases,
 )
 from mpexport.worker.parent import Worker
@@ -203,7 +204,7 @@ def _run_references(
     having = [(f, s) for f in written for s in f.conversion.signatures if s.key == key]
     signature = Signature.from_json(described["original_signatures"][key])
     cases = make_cases(signature, [s for _, s in having], inputs, described["ranges"][key])
-    rounded = any(f.conversion.precision == "float16-weights" for f, _ in having)
+    rounded = any(has_rounded_weights(f.conversion.precision) for f, _ in having)
     references.run(key, cases, rounded=rounded)
 
 

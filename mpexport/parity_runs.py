@@ -25,10 +25,13 @@ from mpexport.verify import (
     RunFile,
     compare_file,
     count_samples,
+    has_rounded_weights,
     make_cases,
     run_file,
 )
 from mpexport.worker.parent import Worker
+
+_PRECISIONS = ("float32", "float16-weights", "float16")  # the finest first
 
 StartWorker = Callable[[], Worker]
 
@@ -67,8 +70,9 @@ def inspect(worker: Worker, file: RunFile) -> tuple[RunFile, Signature]:
         path=str(file.path),
         options={"num_threads": 1, "signature": file.signature},
     )
-    half = answer["environment"].get("weights") == "float16"
-    precision = "float16-weights" if half else "float32"
+    environment = answer["environment"]
+    stored = "float16-weights" if environment.get("weights") == "float16" else "float32"
+    precision = "float16" if environment.get("compute") == "float16" else stored
     return replace(file, precision=precision), Signature.from_json(answer["signature"])
 
 
@@ -104,8 +108,7 @@ def against_file(
         for file, _ in rest:
             with start() as worker:
                 outputs, environment = run_file(worker, file, paths, num_threads)
-            precisions = {base.precision, file.precision}
-            precision = "float16-weights" if "float16-weights" in precisions else "float32"
+            precision = max(base.precision, file.precision, key=_PRECISIONS.index)
             reports.append(
                 ParityReport(
                     reference=str(reference),
@@ -154,7 +157,7 @@ def against_model(
             cases = make_cases(
                 signature, [s for _, s in inspected], inputs, described["ranges"][key]
             )
-            rounded = any(f.precision == "float16-weights" for f, _ in inspected)
+            rounded = any(has_rounded_weights(f.precision) for f, _ in inspected)
             references.run(key, cases, rounded=rounded)
         reports = []
         for file, _ in inspected:

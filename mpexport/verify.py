@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
 
+from mpexport.findings import Verdict
 from mpexport.parity.compare import compare_cases
 from mpexport.parity.inputs import cases_from_npz, digest, make_inputs
 from mpexport.parity.report import ParityReport
+from mpexport.parity.row import TensorComparison
 from mpexport.parity.tolerance import Tolerances, default_for
 from mpexport.signature import Signature, TensorSpec
 from mpexport.tensors import TensorSet, load_npy_dir, save_npy_dir
@@ -44,7 +46,7 @@ class RunFile:
     Attributes:
         path: Where it stands.
         format: Format name.
-        precision: ``float32`` or ``float16-weights``.
+        precision: ``float32``, ``float16-weights`` or ``float16``.
         signature: Signature to run; None for the only one.
     """
 
@@ -204,17 +206,24 @@ def compare_file(
         seed: Seed of the inputs, for the report.
         tolerances: Default: that of float32 files.
         num_threads: Threads of the runtime.
+
+    Raises:
+        VerificationError: A float16 file overflows; names the node.
     """
     cases = references.cases[key]
     facts = references.facts[key]
     outputs, environment = run_file(worker, file, references.inputs(key), num_threads)
-    half = file.precision == "float16-weights"
-    rows = compare_cases(
+    floor = references.outputs(key, "rounded") if file.precision == "float16-weights" else None
+    faults: tuple[TensorComparison, ...] = ()
+    if file.precision == "float16":
+        widened, floor = _emulate(worker, file, references.inputs(key), len(cases))
+        faults = _twin_faults(references, key, widened, floor)
+    rows = faults or compare_cases(
         references.outputs(key, "reference") or [],
         outputs,
         tolerances or default_for("float32"),
         trained=references.outputs(key, "trained"),
-        floor=references.outputs(key, "rounded") if half else None,
+        floor=floor,
         precision=file.precision,
     )
     notes: tuple[str, ...] = ()
@@ -230,6 +239,62 @@ def compare_file(
         inputs_sha256=digest(cases),
         notes=notes,
     )
+
+
+def _emulate(
+    worker: Worker, file: RunFile, cases: list[str], count: int
+) -> tuple[list[TensorSet], list[TensorSet]]:
+    """Outputs of the widened and of the rounded twin; see `mpexport.tf.onnx_precision.emulate`."""
+    output = worker.scratch / "twins"
+    worker.call(
+        "emulate",
+        path=str(file.path),
+        cases=cases,
+        output=str(output),
+        scratch=str(worker.scratch / "twin_files"),
+    )
+    widened, rounded = (
+        [
+            {name: np.array(array) for name, array in case.items()}
+            for case in load_cases(output / kind, count)
+        ]
+        for kind in ("widened", "rounded")
+    )
+    shutil.rmtree(output)
+    return widened, rounded
+
+
+def _twin_faults(
+    references: References, key: str, widened: list[TensorSet], rounded: list[TensorSet]
+) -> tuple[TensorComparison, ...]:
+    """Rows of the twins that fail; empty when the outputs of the runtime can be judged.
+
+    The emulated rounding is taken from the file, so a wrong graph would excuse itself: without the
+    rounding of activations, a file is held to what rounding its weights and constants explains.
+    And a runtime may round less than the device will: with all of the rounding, it is held to the
+    bound of float16, or to the noise of the trained model.
+    """
+    expected = references.outputs(key, "reference") or []
+    trained = references.outputs(key, "trained")
+    faults: list[TensorComparison] = []
+    for outputs, precision, floor, text in (
+        (widened, "float16-weights", references.outputs(key, "rounded"), "computed in float32"),
+        (rounded, "float16", None, "rounded to float16 at every step"),
+    ):
+        rows = compare_cases(
+            expected, outputs, default_for(precision), trained, floor, precision=precision
+        )
+        faults = faults or [
+            replace(row, message=f"{text}: {row.message}")
+            for row in rows
+            if row.verdict is Verdict.FAIL
+        ]
+    return tuple(faults)
+
+
+def has_rounded_weights(precision: str) -> bool:
+    """Whether the outputs with rounded weights belong to the proof of a file."""
+    return precision in ("float16-weights", "float16")
 
 
 def count_samples(cases: list[TensorSet]) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpexport.errors import UsageError
+from mpexport.findings import Change
 from mpexport.formats import Contract, Conversion, FormatSpec, head, side_violations
 
 if TYPE_CHECKING:
@@ -30,30 +31,68 @@ class OnnxOptions:
             "choices": ("float32", "float16"),
         },
     )
+    precision: str = field(
+        default="float32",
+        metadata={
+            "help": "Element type of the computation; inputs and outputs stay float32.",
+            "choices": ("float32", "float16"),
+        },
+    )
+    keep_float32: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "help": "With --precision float16: ops and layers that compute in float32 still.",
+            "metavar": "op:TYPE,layer:PATTERN",
+        },
+    )
+    allow_clamp: bool = field(
+        default=False,
+        metadata={"help": "Clamp weights that float16 cannot hold, instead of refusing them."},
+    )
 
     def __post_init__(self) -> None:
-        """Raises `UsageError` for an opset that tf2onnx does not write."""
+        """Raises `UsageError` for what tf2onnx does not write, and for options without effect."""
+        from mpexport.tf.onnx_precision.keep import parse_keep
+
         if not MIN_OPSET <= self.opset <= MAX_OPSET:
             raise UsageError(
                 f"opset {self.opset}: not supported", hint=f"choose {MIN_OPSET} to {MAX_OPSET}"
             )
+        parse_keep(self.keep_float32)
+        if self.keep_float32 and self.precision != "float16":
+            raise UsageError(
+                "--keep-float32 means nothing without --precision float16",
+                hint="everything computes in float32 already",
+            )
 
 
 def _convert(model: NormalizedModel, path: Path, options: OnnxOptions) -> Conversion:
-    from mpexport.tf.onnx_precision import storage
+    from mpexport.tf.onnx_precision import rewrite, storage, trained
     from mpexport.tf.to_onnx import build_onnx
     from mpexport.tf.weights import refuse_outside_float16
 
     key = model.source.choose()
-    half = options.weights == "float16"
-    if half:
+    computes_half, stores_half = options.precision == "float16", options.weights == "float16"
+    # With layers kept in float32, only the weights of the others matter: `rewrite` looks at those.
+    if (computes_half or stores_half) and not options.allow_clamp and not options.keep_float32:
         refuse_outside_float16(model, key)
     proto, signature = build_onnx(model, key, options.opset)
-    changes = storage.store_float16(proto) if half else []
-    size = model.weight_bytes([key]) // (2 if half else 1)
-    _save(proto, path, external=size > EXTERNAL_DATA_BYTES)
-    precision = "float16-weights" if half else "float32"
-    return Conversion((signature,), precision, tuple(model.notes), tuple(changes))
+    changes: list[Change] = []
+    notes = list(model.notes)
+    if computes_half:
+        keep, single = tuple(options.keep_float32), trained.float32_nodes(model.original)
+        changes += rewrite.compute_in_float16(proto, keep, single, clamp=options.allow_clamp)
+        if not any(c.kind == rewrite.HALF_NODE for c in changes):
+            notes.append("nothing computes in float16: there is no op that gains by it")
+    if stores_half:
+        changes += storage.store_float16(proto, clamp=options.allow_clamp)
+    clamped = [c.where for c in changes if c.kind == "weight-clamped"]
+    if clamped:
+        notes.append(f"weights were clamped to ±65504: {', '.join(clamped)}")
+    _save(proto, path, external=storage.weight_bytes(proto) > EXTERNAL_DATA_BYTES)
+    stored = "float16-weights" if stores_half else "float32"
+    precision = "float16" if computes_half else stored
+    return Conversion((signature,), precision, tuple(notes), tuple(changes))
 
 
 def _save(proto: Any, path: Path, *, external: bool) -> None:
@@ -95,13 +134,16 @@ def _check(path: Path, promised: Conversion, options: OnnxOptions) -> Contract:
                 violations.append(f"op {node.op_type} is of domain {node.domain}")
             for attribute in node.attribute:
                 graphs += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-    violations += contract.violations(model, promised.precision, promised.changes)
+    found = contract.check(model, promised.precision, promised.changes, options.keep_float32)
+    violations += found.violations
     signature = promised.signatures[0]
     violations += side_violations("input", signature.inputs, _types(model.graph.input))
     violations += side_violations("output", signature.outputs, _types(model.graph.output))
     if opsets.get("") != options.opset:
         violations.append(f"opset is {opsets.get('')}, not {options.opset}")
-    return Contract(tuple(violations), dict(sorted(ops.items())), {"opset": opsets.get("")})
+    return Contract(
+        tuple(violations), dict(sorted(ops.items())), {"opset": opsets.get(""), **found.facts}
+    )
 
 
 def _types(values: Any) -> dict[str, str]:

@@ -29,7 +29,14 @@ class OutputState:
     """Collects the cases of one output and gives the verdict in the end."""
 
     def __init__(
-        self, name: str, bound: Tolerance, explained: Tolerance, scale: float, k: float
+        self,
+        name: str,
+        bound: Tolerance,
+        explained: Tolerance,
+        scale: float,
+        k: float,
+        *,
+        computes_half: bool = False,
     ) -> None:
         """Starts without cases.
 
@@ -39,7 +46,9 @@ class OutputState:
             explained: What the candidate's precision explains.
             scale: max|r| over all cases.
             k: How many times a floor is still no fault.
+            computes_half: Whether the floor is that of computing in float16, not of its weights.
         """
+        self._computes_half = computes_half
         self._name, self._bound, self._explained = name, bound, explained
         self._scale, self._k = scale, k
         self._sums = metrics.Differences()
@@ -171,13 +180,14 @@ class OutputState:
                 cause = row.OK_TRAINED_NOISE
                 message = f"{what}, but the trained model is {self._noise:.3g} off itself"
             elif self._excuses(self._excess, self._rounding):
-                cause = row.OK_WEIGHT_ROUNDING
-                message = f"{what}, but rounding the weights alone makes {self._rounding:.3g}"
+                what_rounds = "to float16" if self._computes_half else "the weights alone"
+                cause = row.OK_HALF_ROUNDING if self._computes_half else row.OK_WEIGHT_ROUNDING
+                message = f"{what}, but rounding {what_rounds} makes {self._rounding:.3g}"
             else:
-                by_weights = self._rounding is not None and self._excess <= (
+                by_rounding = self._rounding is not None and self._excess <= (
                     EXPLAINED * self._rounding
                 )
-                explained = by_weights or self._ratio <= EXPLAINED
+                explained = by_rounding or self._ratio <= EXPLAINED
                 return Verdict.FAIL, row.PRECISION if explained else row.CONVERSION, what
         if self._count == 0:
             return Verdict.INCONCLUSIVE, row.NO_EVIDENCE, "there are no elements"

@@ -54,17 +54,18 @@ def compare_cases(
     infinity that the reference does not have there (or lacks one), or a number beyond the bound
     that nothing explains. Beyond the bound it still passes when
     max|c - r| <= k·max|t - r| (no further from the reference than the trained model t), or when
-    |c - r| <= k·max|f - r| + the float32 bound (no further than rounding the weights moves the
-    reference). It is inconclusive when nothing was compared, the reference has a NaN, or all of
-    the reference is one number. Integers, booleans and strings must be equal.
+    |c - r| <= k·max|f - r| + the float32 bound (no further than rounding to float16 moves the
+    reference: that of the weights, or of everything a float16 file rounds). It is inconclusive when
+    nothing was compared, the reference has a NaN, or all of the reference is one number. Integers,
+    booleans and strings must be equal.
 
     Args:
         references: Outputs by name, one set per case.
         candidates: The same of the candidate.
         tolerances: One bound, or one per output name (``""`` for the rest).
         trained: Outputs of the model as trained.
-        floor: Outputs of the reference computed with float16-rounded weights. Give the float32
-            bound with it.
+        floor: Outputs of the reference with float16-rounded weights, or of a float16 file whose
+            rounding is emulated. Give the float32 bound with it.
         k: How many times the trained error or the rounding error is still no fault.
         precision: The candidate's, for telling a ``precision`` failure from a ``conversion`` one.
 
@@ -84,7 +85,14 @@ def compare_cases(
     rows = []
     for name in names:
         bound = tolerance.for_output(tolerances, name)
-        state = OutputState(name, bound, explained, _scale(name, references), k)
+        state = OutputState(
+            name,
+            bound,
+            explained,
+            _scale(name, references),
+            k,
+            computes_half=precision == "float16",
+        )
         for i, (r, c) in enumerate(zip(references, candidates)):
             if name not in r:
                 state.reject(f"case {i}: not in the reference")

@@ -13,6 +13,7 @@ from mpexport.parity.tolerance import Tolerance
 OK = "ok"
 OK_TRAINED_NOISE = "ok (within trained noise)"
 OK_WEIGHT_ROUNDING = "ok (within float16 weight rounding)"
+OK_HALF_ROUNDING = "ok (within float16 rounding)"
 PRECISION = "precision"
 CONVERSION = "conversion"
 NO_EVIDENCE = "no evidence"
@@ -71,7 +72,8 @@ class TensorComparison:
         reference_inf: Infinities in the reference.
         candidate_inf: Infinities in the candidate.
         noise_floor: Largest |t - r| of the model as trained, where finite.
-        rounding_floor: Largest |f - r| of the reference with rounded weights, where finite.
+        rounding_floor: Largest |f - r| where only the rounding to float16 is added: of weights, or
+            of all that is float16 in the file.
     """
 
     output: str

@@ -94,7 +94,8 @@ def default_for(precision: str) -> Tolerance:
       allows for 16 such layers in a row. For use only when the outputs with rounded weights are
       not known: `compare_outputs` takes them as ``floor``, and is far sharper then.
     - ``float16``: t = 16 u = 2^-7 = 7.8e-3. Every activation is rounded too: 16 = sqrt(256) allows
-      for 256 half-precision operations in a row.
+      for 256 half-precision operations in a row. For use only between two exported files: where
+      the model is at hand, the rounding of the very file is emulated and is the ``floor``.
 
     Raises:
         UsageError: No such precision.

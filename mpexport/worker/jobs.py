@@ -168,6 +168,22 @@ def _measure(
     runtime: Optional[str],
     path: str,
     options: dict[str, Any],
+def _emulate(
+    session: Session, path: str, cases: list[str], output: str, scratch: str
+) -> dict[str, Any]:
+    """Runs the float32 twins of a float16 ONNX file; results go to ``output/KIND/INDEX``."""
+    from mpexport.tensors import load_npy_dir, save_npy_dir
+    from mpexport.tf.onnx_precision.emulate import emulate
+
+    session.progress(f"emulating the rounding of {os.path.basename(path)}")
+    Path(scratch).mkdir(exist_ok=True)
+    found = emulate(Path(path), [load_npy_dir(Path(case)) for case in cases], Path(scratch))
+    for kind, runs in (("widened", found.widened), ("rounded", found.rounded)):
+        for i, outputs in enumerate(runs):
+            save_npy_dir(outputs, Path(output) / kind / str(i))
+    return {}
+
+
     case: str,
     timing: dict[str, Any],
 ) -> dict[str, Any]:
@@ -188,3 +204,4 @@ JOBS: dict[str, Job] = {
     "inspect": _inspect,
     "measure": _measure,
 }
+    "emulate": _emulate,

@@ -86,7 +86,7 @@ def test_a_shared_weight_is_stored_once_and_widened_once(tmp_path):
     assert [(c.kind, c.where) for c in changes] == [("weight-stored-float16", "w")]
     assert ops(model) == ["Cast", "MatMul", "MatMul"]
     assert [t.data_type for t in model.graph.initializer] == [TensorProto.FLOAT16]
-    assert contract.violations(model, "float16-weights", changes) == []
+    assert contract.check(model, "float16-weights", changes).violations == []
     y, environment = run(model, tmp_path, {"x": X})
     assert (environment["weights"], environment["compute"]) == ("float16", "float32")
     # The same float32 products of the same numbers; a dot product of 8 may be summed in any order.
@@ -104,7 +104,7 @@ def test_weights_that_a_loop_reads(tmp_path, in_body):
     assert [n.op_type for n in model.graph.node] == ["Cast", "Loop"]
     body = next(a.g for a in model.graph.node[1].attribute if a.name == "body")
     assert not body.initializer
-    assert contract.violations(model, "float16-weights", changes) == []
+    assert contract.check(model, "float16-weights", changes).violations == []
     expected = X
     for _ in range(3):
         expected = np.tanh(expected @ rounded(WEIGHT))
@@ -136,7 +136,7 @@ def test_settings_masks_and_small_constants_stay(tmp_path):
     changes = storage.store_float16(model)
     assert [(c.kind, c.where) for c in changes] == [("weight-kept-float32", "mask")]
     assert TensorProto.FLOAT16 not in [t.data_type for t in model.graph.initializer]
-    assert contract.violations(model, "float16-weights", changes) == []
+    assert contract.check(model, "float16-weights", changes).violations == []
 
 
 def test_clamping_is_recorded():
@@ -161,13 +161,15 @@ def test_constant_nodes_are_weights_too():
 
 def test_the_contract_finds_what_is_wrong():
     model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"], "m")], {"w": WEIGHT})
-    assert contract.violations(model, "float32", ()) == []
-    assert contract.violations(model, "float16-weights", ()) == ["weight w is stored in float32"]
+    assert contract.check(model, "float32", ()).violations == []
+    assert contract.check(model, "float16-weights", ()).violations == [
+        "weight w is stored in float32"
+    ]
     storage.store_float16(model)
-    assert contract.violations(model, "float32", ()) == ["tensor w_float16 is 16 bits"]
+    assert contract.check(model, "float32", ()).violations == ["tensor w_float16 is 16 bits"]
     again = helper.make_node("Cast", ["w_float16"], ["w2"], "again", to=TensorProto.FLOAT)
     model.graph.node.insert(0, again)
-    assert contract.violations(model, "float16-weights", ()) == [
+    assert contract.check(model, "float16-weights", ()).violations == [
         "weight w_float16 is widened 2 times"
     ]
 

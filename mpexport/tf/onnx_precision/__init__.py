@@ -7,5 +7,5 @@ clamp weights without a word, and what they did cannot be told from their result
 (`plan`) is apart from the rewriting (`rewrite`), comes from the schemas of the ops, and is what the
 written file is held against (`contract`); `emulate` shows what the rounding does to the outputs.
 
-Nothing here needs TensorFlow.
+Nothing here but `trained` needs TensorFlow.
 """

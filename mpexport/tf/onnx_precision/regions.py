@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,11 @@ import onnx
 from onnx import TensorProto
 
 STANDARD_DOMAINS = ("", "ai.onnx")
+
+# What inlining a signature puts in front of every name.
+_CALL = re.compile(r"^call/(StatefulPartitionedCall(_\d+)?/)*")
+# Shape inference wants the values of small tensors, such as the scales of a Resize.
+_READ_BY_INFERENCE = 64
 
 # A tensor: the number of the region that defines it, and its name.
 Key = tuple[int, str]
@@ -141,9 +147,10 @@ class Nest:
                 if not slash:
                     scope = next((readers[o] for o in node.output if o in readers), "")
                 own = node.name.rpartition("/")[2] or node.op_type
-                region.labels[i] = region.path + (f"{scope}/{own}" if scope else own)
-                for name in node.input:
-                    readers.setdefault(name, scope) if scope else None
+                label = region.path + (f"{scope}/{own}" if scope else own)
+                region.labels[i] = _CALL.sub("", label)
+                for name in node.input if scope else ():
+                    readers.setdefault(name, scope)
 
 
 def _in_order(graph: Any) -> Iterator[Any]:
@@ -160,7 +167,8 @@ def _with_types(model: Any) -> Any:
     skeleton.CopyFrom(model)
     for graph in all_graphs(skeleton):
         for tensor in graph.initializer:
-            if tensor.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16):
+            is_float = tensor.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16)
+            if is_float and elements(tensor) > _READ_BY_INFERENCE:
                 for content in ("raw_data", "float_data", "int32_data"):
                     tensor.ClearField(content)
     return onnx.shape_inference.infer_shapes(skeleton)
@@ -174,6 +182,11 @@ def _types_of(graph: Any) -> dict[str, int]:
         for name in node.output:
             types.setdefault(name, 0)
     return types
+
+
+def identity(region: Region, node: Any) -> str:
+    """The name of a node, with those of the nodes it is in the body of."""
+    return f"{region.path}{node.name}"
 
 
 def type_names(formals: Any, count: int) -> list[str]:

@@ -90,6 +90,11 @@ def weights_of(nest: Nest) -> dict[Key, Any]:
     }
 
 
+def weight_bytes(model: Any) -> int:
+    """Bytes of all initializers; of a model too large to be serialized, too."""
+    return sum(len(t.raw_data) for g in regions.all_graphs(model) for t in g.initializer)
+
+
 def to_half(tensor: Any, name: str, *, clamp: bool = False) -> Any:
     """A float32 TensorProto in float16, each number rounded once.
 
@@ -139,7 +144,7 @@ def store_float16(model: Any, *, clamp: bool = False) -> list[Change]:
         kind = "weight-stored-float16" if holds else "weight-clamped"
         changes.append(Change(_PASS, kind, name, f"{list(tensor.dims)}"))
     for index, dropped in gone.items():
-        _drop_initializers(nest.regions[index].graph, dropped)
+        drop_initializers(nest.regions[index].graph, dropped)
     model.graph.initializer.extend(moved)
     _prepend(model.graph, casts)
     return changes
@@ -156,7 +161,8 @@ def _rename_reads(nest: Nest, region: regions.Region, old: str, new: str) -> Non
         region.graph.node.add(op_type="Identity", name=f"{new}_out", input=[new], output=[old])
 
 
-def _drop_initializers(graph: Any, names: set[str]) -> None:
+def drop_initializers(graph: Any, names: set[str]) -> None:
+    """Removes initializers by name."""
     kept = [t for t in graph.initializer if t.name not in names]
     copies = [TensorProto.FromString(t.SerializeToString()) for t in kept]
     del graph.initializer[:]
