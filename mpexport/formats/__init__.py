@@ -28,7 +28,8 @@ class Conversion:
 
     Attributes:
         signatures: As promised for the file.
-        precision: ``float32``, or ``float16-weights`` when weights are stored in float16.
+        precision: ``float32``; ``float16-weights`` when weights are stored in float16, and
+            ``float16`` when ops compute in it.
         notes: What the user should know.
         changes: Changes beyond those of normalization.
     """

@@ -28,6 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from onnx import TensorProto
 
 from mpexport.errors import ConversionError, UsageError
@@ -137,6 +138,28 @@ def make_plan(
     return _Planner(nest, keep, trained_float32, clamp).plan
 
 
+@dataclass(frozen=True)
+class _Constant:
+    """What the rules want to know of an initializer; its content is not kept.
+
+    Attributes:
+        size: Number of elements.
+        fits: Whether no finite number is beyond float16.
+        is_finite: Whether all are finite.
+        single: The only element; 0 when there are others.
+    """
+
+    size: int
+    fits: bool
+    is_finite: bool
+    single: float
+
+    @classmethod
+    def of(cls, value: Any) -> _Constant:
+        single = float(value.reshape(-1)[0]) if value.size == 1 else 0.0
+        return cls(value.size, storage.fits(value), bool(np.isfinite(value).all()), single)
+
+
 class _Planner:
     def __init__(
         self, nest: Nest, keep: tuple[str, ...], trained: frozenset[str], clamp: bool
@@ -145,7 +168,9 @@ class _Planner:
         self._clamp = clamp
         self._nest = nest
         self._constants = {
-            key: regions.values(t) for key, t in nest.initializers().items() if t.data_type == FLOAT
+            key: _Constant.of(regions.values(tensor))
+            for key, tensor in nest.initializers().items()
+            if tensor.data_type == FLOAT
         }
         self._readers: dict[Key, list[Site]] = {}
         for region, i, node in nest.nodes():
@@ -154,7 +179,7 @@ class _Planner:
         self._user = self._kept_by_user(keep)
         self._trained = self._kept_by_training(trained)
         self._integers = self._giving_integers()
-        self.plan.wide = {key for key, v in self._constants.items() if not storage.fits(v)}
+        self.plan.wide = {key for key, c in self._constants.items() if not c.fits}
         self._native_half: set[Key] = set()
         self._scaled: set[Key] = set()  # float16 convolutions, scaled and shifted by constants
         self._visit(nest.regions[0])
@@ -275,8 +300,8 @@ class _Planner:
 
     def _refuse_large_weights(self, site: Site, node: Any, keys: list[Key]) -> None:
         for region_index, name in keys:
-            value = self._constants.get((region_index, name))
-            if value is None or bool((abs(value) <= storage.LARGEST).all()):
+            constant = self._constants.get((region_index, name))
+            if constant is None or (constant.fits and constant.is_finite):
                 continue
             if self._clamp:
                 self.plan.clamped.add((region_index, name))
@@ -294,19 +319,17 @@ class _Planner:
         """Whether a node is what a batch normalization leaves behind a float16 convolution."""
         if op not in ("Mul", "Add") or len(keys) != 2:
             return False
-        values = [self._constants[key] for key in keys if key in self._constants]
-        is_vector = len(values) == 1 and values[0].size > 1 and storage.fits(values[0])
+        constants = [self._constants[key] for key in keys if key in self._constants]
+        is_vector = len(constants) == 1 and constants[0].size > 1 and constants[0].fits
         return is_vector and any(key in self._scaled for key in keys)
 
     def _is_tiny(self, key: Key) -> bool:
-        value = self._constants.get(key)
-        if value is None or value.size != 1:
-            return False
-        return bool(0 < abs(float(value.reshape(-1)[0])) < _SMALLEST_NORMAL)
+        constant = self._constants.get(key)
+        return constant is not None and 0 < abs(constant.single) < _SMALLEST_NORMAL
 
     def _is_table(self, op: str, key: Key) -> bool:
-        value = self._constants.get(key)
-        return op in MOVES and value is not None and value.size >= storage.MIN_ELEMENTS
+        constant = self._constants.get(key)
+        return op in MOVES and constant is not None and constant.size >= storage.MIN_ELEMENTS
 
     def _is_summed(self, site: Site) -> bool:
         region = self._nest.regions[site[0]]
@@ -322,6 +345,6 @@ class _Planner:
             return False
         if node.op_type == "Clip":
             limits = [self._constants.get(key) for key in keys[1:]]
-            known = [v for v in limits if v is not None]
-            return not (len(known) == 2 and all(storage.fits(v) for v in known))
+            known = [c for c in limits if c is not None]
+            return not (len(known) == 2 and all(c.fits and c.is_finite for c in known))
         return True

@@ -162,15 +162,20 @@ def _in_order(graph: Any) -> Iterator[Any]:
 
 
 def _with_types(model: Any) -> Any:
-    """Shape inference on a copy without weights, which may exceed what a message can hold."""
-    skeleton = onnx.ModelProto()
-    skeleton.CopyFrom(model)
-    for graph in all_graphs(skeleton):
-        for tensor in graph.initializer:
-            is_float = tensor.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16)
-            if is_float and elements(tensor) > _READ_BY_INFERENCE:
-                for content in ("raw_data", "float_data", "int32_data"):
-                    tensor.ClearField(content)
+    """Shape inference without large weights: they may exceed what a message can hold."""
+    skeleton = onnx.ModelProto(ir_version=model.ir_version)
+    skeleton.opset_import.extend(model.opset_import)
+    skeleton.functions.extend(model.functions)
+    graph = skeleton.graph
+    graph.name = model.graph.name
+    for part in ("node", "input", "output", "value_info"):
+        getattr(graph, part).extend(getattr(model.graph, part))
+    for tensor in model.graph.initializer:
+        is_float = tensor.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16)
+        if is_float and elements(tensor) > _READ_BY_INFERENCE:
+            graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        else:
+            graph.initializer.add().CopyFrom(tensor)
     return onnx.shape_inference.infer_shapes(skeleton)
 
 

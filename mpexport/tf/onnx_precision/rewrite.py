@@ -72,7 +72,9 @@ def _promises(plan: Plan) -> list[Change]:
             changes.append(Change(_PASS, HALF_NODE, name, node.op_type))
         elif site in plan.reasons and node.op_type not in MOVES:
             changes.append(Change(_PASS, KEPT_NODE, name, f"{node.op_type}: {plan.reasons[site]}"))
-    changes += [Change(_PASS, "weight-clamped", name, "to ±65504") for _, name in plan.clamped]
+    changes += [
+        Change(_PASS, "weight-clamped", name, "to ±65504") for _, name in sorted(plan.clamped)
+    ]
     return changes
 
 
