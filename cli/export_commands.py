@@ -151,6 +151,7 @@ def _option_parameters(spec: FormatSpec) -> list[inspect.Parameter]:
             help=f"{about} Repeatable.".lstrip() if field.default == () else about,
             metavar=field.metadata.get("metavar") or ("|".join(choices) if choices else None),
             converter=_chooser(choices) if choices else None,
+            negative="" if field.default is False else None,
             show_default=field.default not in (None, (), False),
         )
         parameters.append(

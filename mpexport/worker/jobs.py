@@ -172,12 +172,24 @@ def _emulate(
     session: Session, path: str, cases: list[str], output: str, scratch: str
 ) -> dict[str, Any]:
     """Runs the float32 twins of a float16 ONNX file; results go to ``output/KIND/INDEX``."""
-    from mpexport.tensors import load_npy_dir, save_npy_dir
+    from mpexport import optional
+    from mpexport.runtimes import RuntimeOptions
+    from mpexport.tensors import TensorSet, load_npy_dir, save_npy_dir
+
+    optional.require("onnx", "onnx")
     from mpexport.tf.onnx_precision.emulate import emulate
+
+    def run(twin: Path, inputs: list[TensorSet]) -> list[TensorSet]:
+        opened = _runtime("onnx", "onnxruntime").open(twin, RuntimeOptions())
+        try:
+            return [dict(opened.run(case)) for case in inputs]
+        finally:
+            opened.close()
 
     session.progress(f"emulating the rounding of {os.path.basename(path)}")
     Path(scratch).mkdir(exist_ok=True)
-    found = emulate(Path(path), [load_npy_dir(Path(case)) for case in cases], Path(scratch))
+    loaded = [load_npy_dir(Path(case)) for case in cases]
+    found = emulate(Path(path), loaded, Path(scratch), run)
     for kind, runs in (("widened", found.widened), ("rounded", found.rounded)):
         for i, outputs in enumerate(runs):
             save_npy_dir(outputs, Path(output) / kind / str(i))

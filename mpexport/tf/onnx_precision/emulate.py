@@ -19,6 +19,7 @@ An overflow is a tensor of the rounded twin that is not finite where the widened
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ from mpexport.tf.onnx_precision.regions import Names, Nest, Region, all_graphs, 
 _DOMAIN = "mpexport.emulation"
 _ROUND = "RoundToFloat16"
 _HALF, _FLOAT = TensorProto.FLOAT16, TensorProto.FLOAT
+
+Run = Callable[[Path, list[TensorSet]], list[TensorSet]]
+
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 
 
@@ -51,13 +55,14 @@ class Emulation:
     rounded: list[TensorSet]
 
 
-def emulate(path: Path, cases: list[TensorSet], scratch: Path) -> Emulation:
+def emulate(path: Path, cases: list[TensorSet], scratch: Path, run: Run) -> Emulation:
     """Runs both twins of a file.
 
     Args:
         path: An ONNX file with float16 nodes.
         cases: Inputs by name.
         scratch: For the twins.
+        run: Runs a float32 file on the cases.
 
     Raises:
         VerificationError: A tensor overflows; names the node.
@@ -65,7 +70,7 @@ def emulate(path: Path, cases: list[TensorSet], scratch: Path) -> Emulation:
     widened, rounded = (scratch / f"{kind}.onnx" for kind in ("widened", "rounded"))
     probes = _write_twin(path, widened, is_rounded=False)
     _write_twin(path, rounded, is_rounded=True)
-    plain, narrow = _run(widened, cases), _run(rounded, cases)
+    plain, narrow = run(widened, cases), run(rounded, cases)
     for before, after in zip(plain, narrow):
         for probe, (label, op) in probes.items():
             if np.isfinite(before[probe]) and not np.isfinite(after[probe]):
@@ -85,16 +90,6 @@ def _overflow(path: Path, label: str, op: str) -> VerificationError:
         where=label,
         details={"path": str(path)},
     )
-
-
-def _run(path: Path, cases: list[TensorSet]) -> list[TensorSet]:
-    from mpexport import runtimes
-
-    session = runtimes.get("onnxruntime").open(path, runtimes.RuntimeOptions())
-    try:
-        return [dict(session.run(case)) for case in cases]
-    finally:
-        session.close()
 
 
 def _write_twin(path: Path, twin: Path, *, is_rounded: bool) -> dict[str, tuple[str, str]]:
