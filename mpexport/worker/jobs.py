@@ -162,12 +162,6 @@ def _run(
         opened.close()
 
 
-def _measure(
-    session: Session,
-    format: str,
-    runtime: Optional[str],
-    path: str,
-    options: dict[str, Any],
 def _emulate(
     session: Session, path: str, cases: list[str], output: str, scratch: str
 ) -> dict[str, Any]:
@@ -196,6 +190,12 @@ def _emulate(
     return {}
 
 
+def _measure(
+    session: Session,
+    format: str,
+    runtime: Optional[str],
+    path: str,
+    options: dict[str, Any],
     case: str,
     timing: dict[str, Any],
 ) -> dict[str, Any]:
@@ -213,7 +213,7 @@ JOBS: dict[str, Job] = {
     "convert": _convert,
     "reference": _reference,
     "run": _run,
+    "emulate": _emulate,
     "inspect": _inspect,
     "measure": _measure,
 }
-    "emulate": _emulate,
