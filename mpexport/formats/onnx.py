@@ -83,7 +83,7 @@ def _convert(model: NormalizedModel, path: Path, options: OnnxOptions) -> Conver
         keep, single = tuple(options.keep_float32), trained.float32_nodes(model.original)
         changes += rewrite.compute_in_float16(proto, keep, single, clamp=options.allow_clamp)
         if not any(c.kind == rewrite.HALF_NODE for c in changes):
-            notes.append("nothing computes in float16: there is no op that gains by it")
+            notes.append("nothing computes in float16: every op is kept in float32")
     if stores_half:
         changes += storage.store_float16(proto, clamp=options.allow_clamp)
     clamped = [c.where for c in changes if c.kind == "weight-clamped"]

@@ -341,7 +341,7 @@ class _Planner:
         return any(op in SUMS for op in readers)
 
     def _passes_masks(self, node: Any, keys: list[Key]) -> bool:
-        if node.op_type in BOUNDED or not any(key in self.plan.wide for key in keys):
+        if node.op_type in BOUNDED | PRODUCTS or not any(key in self.plan.wide for key in keys):
             return False
         if node.op_type == "Clip":
             limits = [self._constants.get(key) for key in keys[1:]]
