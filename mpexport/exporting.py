@@ -20,7 +20,7 @@ from mpexport.parity.report import ParityReport
 from mpexport.results import ExportedFile, ExportResult, RunOptions
 from mpexport.scratch import make_scratch
 from mpexport.signature import Signature
-from mpexport.sources import SourceOptions
+from mpexport.sources import SourceOptions, sniff
 from mpexport.verify import (
     InputOptions,
     References,
@@ -88,6 +88,17 @@ def open_source(worker: Worker, source: SourceOptions, io_dtype: str) -> dict[st
     return worker.call("open", source=source.to_json(), io_dtype=io_dtype, cwd=os.getcwd())
 
 
+def source_purpose(source: SourceOptions) -> str:
+    """What a pooled worker for a source may be used again for; see `RunOptions.worker`.
+
+    One process holds one generation of Keras, and modules of a user's stay imported.
+    """
+    kind = sniff(source.path)
+    if source.allow_code or source.imports or kind.name == "h5":
+        return ""
+    return f"source:{kind.name}:{kind.is_legacy_keras}"
+
+
 @dataclass(frozen=True)
 class Written:
     """A file that was made and waits for its proof: what it promises, and what it holds."""
@@ -128,7 +139,7 @@ def produce(
     with ExitStack() as stack:
         scratch = make_scratch()
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        with run.worker() as worker:
+        with run.worker(source_purpose(source)) as worker:
             described = open_source(worker, source, io_dtype)
             written = [
                 _convert(worker, target, is_last_use=not verify and target is targets[-1])
@@ -142,7 +153,7 @@ def produce(
         for file in written:
             reports = []
             if verify:
-                with run.worker() as worker:
+                with run.worker(f"runtime:{file.target.spec.name}") as worker:
                     keys = [s.key for s in file.conversion.signatures if s.key in references.cases]
                     for key in keys:
                         reports.append(

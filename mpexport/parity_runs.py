@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -33,7 +33,7 @@ from mpexport.worker.parent import Worker
 
 _PRECISIONS = ("float32", "float16-weights", "float16")  # the finest first
 
-StartWorker = Callable[[], Worker]
+StartWorker = Callable[[], AbstractContextManager[Worker]]
 
 
 def is_exported_file(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
@@ -11,6 +12,7 @@ from mpexport.parity.report import ParityReport
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions
 from mpexport.worker.parent import DEFAULT_TIMEOUT_S, Worker
+from mpexport.worker.pool import WorkerPool
 
 
 @dataclass(frozen=True)
@@ -21,14 +23,23 @@ class RunOptions:
         timeout_s: Limit for one job of a worker, in seconds.
         debug: Whether the workers' noise goes to standard error.
         progress: Called with a short text whenever something that takes time begins.
+        pool: Idle workers to use again; without one, each task gets a new process.
     """
 
     timeout_s: float = DEFAULT_TIMEOUT_S
     debug: bool = False
     progress: Optional[Callable[[str], None]] = None
+    pool: Optional[WorkerPool] = None
 
-    def worker(self) -> Worker:
-        """A new worker process."""
+    def worker(self, purpose: str = "") -> AbstractContextManager[Worker]:
+        """A worker process, for a ``with`` statement.
+
+        Args:
+            purpose: What it is for; with a pool, a worker that has served the same purpose before
+                may be given. Empty: always a new one.
+        """
+        if self.pool is not None and purpose:
+            return self.pool.lease(purpose)
         return Worker(timeout_s=self.timeout_s, debug=self.debug, on_progress=self.progress)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Union
+from typing import BinaryIO, Union
 
 _FLOAT16 = 10  # onnx.TensorProto.FLOAT16
 # Field numbers of onnx.proto.
@@ -39,13 +39,17 @@ def precision(path: Path) -> tuple[str, str]:
     reads such a weight or input, or when a Cast gives float16.
     """
     found = _Found()
-    with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        with suppress(IndexError):  # cut off: the runtime says so itself when it opens the file
-            for number, value in _fields(data, 0, len(data)):
-                if number == _MODEL_GRAPH and isinstance(value, tuple):
-                    _read_graph(data, value, found)
+    # An IndexError is a file that is cut off: the runtime says so itself when it opens it.
+    with path.open("rb") as f, _mapped(f) as data, suppress(IndexError):
+        for number, value in _fields(data, 0, len(data)):
+            if number == _MODEL_GRAPH and isinstance(value, tuple):
+                _read_graph(data, value, found)
     computes = found.narrows or bool((found.weights | found.inputs) & found.computed_on)
     return ("float16" if found.weights else "float32", "float16" if computes else "float32")
+
+
+def _mapped(file: BinaryIO) -> mmap.mmap:
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:

@@ -34,6 +34,12 @@ class Session:
         return function(self, **args)
 
 
+def _reset(session: Session) -> dict[str, Any]:
+    """Lets go of the model, for a worker that will be given another one."""
+    session.model = None
+    return {}
+
+
 def _open(session: Session, source: dict[str, Any], io_dtype: str, cwd: str) -> dict[str, Any]:
     """Loads and normalizes a source; later jobs work on it."""
     from mpexport.sources import SourceOptions
@@ -208,6 +214,7 @@ def _measure(
 
 
 JOBS: dict[str, Job] = {
+    "reset": _reset,
     "open": _open,
     "check": _check,
     "convert": _convert,

@@ -117,6 +117,12 @@ class Worker:
                 result: dict[str, Any] = message["result"]
                 return result
 
+    def forget_log(self) -> None:
+        """Empties the log; the child, which shares the position, goes on at its start."""
+        if self._log_file is not None:
+            self._log_file.seek(0)
+            self._log_file.truncate()
+
     def _with_log(self, error: errors.MpExportError) -> errors.MpExportError:
         """Errors that a log helps to understand keep it."""
         if error.exit_code in (1, 5, 10) and self._log_file is not None:

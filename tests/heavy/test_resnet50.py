@@ -14,8 +14,8 @@ from tests.e2e.kit import difference, look_into, run_child, same_size, within
 pytestmark = [pytest.mark.heavy, pytest.mark.tf]
 
 # The sharp model's logits are about 7 apart, and its softmax turns their absolute error into a
-# relative one. There the default bound of 1e-5 is out of reach of float32 itself: the float32 twin is
-# 1.9 times that bound from the same model in float64, these files 1.3 to 1.5 times.
+# relative one. There the default bound of 1e-5 is out of reach of float32 itself: the float32 twin
+# is 1.9 times that bound from the same model in float64, these files 1.3 to 1.5 times.
 SHARP_RTOL = 5e-4
 CHILDREN = Path(__file__).parent / "children.py"
 
