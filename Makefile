@@ -16,7 +16,7 @@ TFLITE_STAMP := $(TFLITE_VENV)/.installed
 PIP := -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-heavy lint format bench dist clean
+.PHONY: help venv demo test test-heavy conformance lint format bench dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -58,6 +58,9 @@ test: lint $(TFLITE_STAMP) ## lint, then every test that takes no large model
 
 test-heavy: $(STAMP) ## the tests with large models: minutes, gigabytes
 	$(BIN)/python -m pytest -m heavy $(ARGS)
+
+conformance: $(STAMP) $(TFLITE_STAMP) ## every model of the suite through every target, beside the bare tools
+	$(BIN)/python -m tests.conformance.run $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .
