@@ -32,7 +32,7 @@ class Child:
     def call(self, job: str, **arguments: Any) -> dict[str, Any]:
         """The answer; a death of the child is an ``error`` too."""
         if self._jobs >= MAX_JOBS:
-            self.close()
+            self._end()
         if self._process is None:
             self._start()
         assert self._process is not None
@@ -47,7 +47,7 @@ class Child:
             line = ""
         if not line:
             code = self._process.wait()
-            self._process = None
+            self._end()
             return {"error": f"the process ended with {code} during {job}"}
         answer = json.loads(line)
         return answer if "error" in answer else answer["result"]
@@ -75,13 +75,17 @@ class Child:
         self._log.seek(0)
         return self._log.read()[-4000:]
 
-    def close(self) -> None:
-        """Ends the process."""
+    def _end(self) -> None:
+        """Closes what leads to the process, which then ends, and waits for that."""
         if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait()
+            with self._process:  # closes both streams and waits
+                pass
             self._process = None
+
+    def close(self) -> None:
+        """Ends the process and forgets what it printed."""
+        self._end()
+        self._log.close()
 
 
 class Children:
