@@ -11,6 +11,7 @@ the table of them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import hashlib
 import importlib
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,10 @@ from tests.conformance.targets import run_policy, run_twin
 
 CHECKOUT = Path(__file__).parents[2]
 RESULTS = CHECKOUT / "conformance" / "results"
+PACKAGES = (
+    "tensorflow", "keras", "tf-keras", "keras-hub", "tf2onnx", "onnx", "onnxruntime",
+    "ai-edge-litert",
+)  # fmt: skip
 Planned = tuple[str, Case]
 
 
@@ -62,12 +68,22 @@ def select(
     return wanted[shard[0] - 1 :: shard[1]]
 
 
+def versions() -> dict[str, str]:
+    """Of the packages that take part."""
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
 def code_digest() -> str:
     """Of everything a result depends on."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(json.dumps(versions()).encode())
     for folder in ("mpexport", "tests/conformance", "sample_models"):
         for path in sorted((CHECKOUT / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+            if path.name != "table.py" and not path.name.startswith("test_"):
+                digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import mpexport
-from mpexport.errors import MpExportError
+from mpexport.errors import MpExportError, OutputError, UsageError
 from mpexport.formats import resolve
 from mpexport.results import ExportedFile
 from mpexport.verify import InputOptions
@@ -28,11 +28,11 @@ def _inputs(case: Case, folder: Path) -> InputOptions:
 
 def run_twin(case: Case, twin: str, scratch: Path, children: Children) -> dict[str, Any]:
     """Target → op histogram of the file made of the float32 twin, or why there is none."""
-    answer = {}
-    for target in ("tflite", "onnx"):
-        cell, _ = _export(case, twin, target, scratch / target, children, None)
-        answer[target] = cell
-    return answer
+    wanted = ["tflite", "onnx"]
+    made = _export_all(case, twin, wanted, scratch, children, None)
+    if made is None:
+        made = {t: _export(case, twin, t, scratch / t, children, None) for t in wanted}
+    return {target: cell for target, (cell, _) in made.items()}
 
 
 def run_policy(
@@ -98,7 +98,7 @@ def run_policy(
         "targets": cells,
         "old_runtime": old,
         "twin_converts": {k: "ops" in v for k, v in twin.items()},
-        **{k: facts[k] for k in ("bare", "trained", "allowed")},
+        **{k: facts[k] for k in ("bare", "trained", "allowed") if k in facts},
     }
 
 
@@ -125,9 +125,10 @@ def _export_all(
     targets: list[str],
     folder: Path,
     children: Children,
-    inputs: InputOptions,
+    inputs: InputOptions | None,
 ) -> dict[str, Any] | None:
-    """All targets in one go, as most people do; None when one of them fails."""
+    """All targets in one go, as most people do; None when one of them can't be made."""
+    folder.mkdir(parents=True)
     try:
         result = mpexport.export(
             source,
@@ -136,10 +137,13 @@ def _export_all(
             run=children.run,
             signature=case.signature or None,
             options=_options(case),
+            verify=inputs is not None,
             inputs=inputs,
         )
+    except (UsageError, OutputError):
+        raise  # a fault of the suite, not of the model
     except MpExportError:
-        return None
+        return None  # which of them, and why, shows when they are made one by one
     return {f.artifact.format: (_cell(f), Path(f.artifact.path)) for f in result.files}
 
 
