@@ -84,13 +84,7 @@ def run_policy(
         if target in twin and "ops" in twin[target] and "ops" in cell:
             cell["ops_beyond_twin"] = _more(cell["ops"], twin[target]["ops"])
     old = {
-        target: children.old_runtime.call(
-            "check",
-            folder=str(folder / "built"),
-            policy=policy,
-            path=files[target],
-            allowed=facts["allowed_float16" if target.endswith("float16") else "allowed"],
-        )
+        target: _on_old_runtime(target, policy, facts, folder, files[target], children)
         for target in _OLD
         if children.old_runtime is not None and target in files
     }
@@ -100,6 +94,25 @@ def run_policy(
         "twin_converts": {k: "ops" in v for k, v in twin.items()},
         **{k: facts[k] for k in ("bare", "trained", "allowed") if k in facts},
     }
+
+
+def _on_old_runtime(
+    target: str,
+    policy: str,
+    facts: dict[str, Any],
+    folder: Path,
+    path: str,
+    children: Children,
+) -> dict[str, Any]:
+    assert children.old_runtime is not None
+    seen = children.old_runtime.call(
+        "check",
+        folder=str(folder / "built"),
+        policy=policy,
+        path=path,
+        allowed=facts["allowed_float16" if target.endswith("float16") else "allowed"],
+    )
+    return {"runs": False, "problem": seen["error"]} if "error" in seen else seen
 
 
 def _problem(case: Case, target: str, cell: dict[str, Any], seen: Any) -> str:
