@@ -172,11 +172,22 @@ def _note(attrs: Any, shapes: list[tf.TensorShape]) -> None:
 
 def trace(function: Callable[..., Any], specs: list[tf.TensorSpec]) -> FunctionDef:
     """The FunctionDef of a Python function that captures nothing, under a fresh name."""
-    concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
+
+    def scoped(*inputs: Any) -> Any:
+        # Inlined, ``x/Const`` could be the name of a node beside the ``x`` that is replaced.
+        with tf.name_scope("lowered"):
+            return function(*inputs)
+
+    concrete = tf.function(scoped, autograph=False).get_concrete_function(*specs)
     fdef = FunctionDef()
     fdef.CopyFrom(concrete.function_def)
     fdef.signature.name = f"lowered{fresh_suffix('')}"
     fdef.attr.clear()
+    # What a lowering is made of may be lowered in turn.
+    for i, tensor in enumerate(concrete.inputs):
+        _note(fdef.arg_attr[i].attr, [tensor.shape])
+    for node in fdef.node_def:
+        _note(node.attr, [t.shape for t in concrete.graph.get_operation_by_name(node.name).outputs])
     return fdef
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tf2onnx import optimizer
 from tf2onnx.graph import Node
@@ -20,11 +19,31 @@ from tf2onnx.tfonnx import process_tf_graph
 
 from mpexport.errors import ConversionError
 from mpexport.signature import Signature
-from mpexport.tf import concrete, resources
-from mpexport.tf.inline import FlatGraph, flatten, node_name
+from mpexport.tf import concrete, pipeline, resources
+from mpexport.tf.inline import FlatGraph, concrete_of, flatten, node_name
 from mpexport.tf.load import first_line
+from mpexport.tf.lowering import annotate_shapes
 from mpexport.tf.normalized import NormalizedModel
+from mpexport.tf.onnx_ops import all_handlers
+from mpexport.tf.onnx_refusals import explain, path_of, refuse_ops, refuse_unknown_ops
 
+# What ONNX lacks, or tf2onnx writes wrongly, written in what it has.
+PASSES = (
+    "allow_inlining",
+    "drop_unused_state",
+    "lower_resize",
+    "lower_selection",
+    "lower_tables",
+    "onnx_complex",
+    "onnx_constant_branches",
+    "onnx_einsum",
+    "onnx_images",
+    "onnx_math",
+    "onnx_segments",
+    "onnx_selection",
+)
+# Of those, the ones that make nothing of their own.
+_CLEAN_UPS = ("allow_inlining", "drop_unused_state")
 # Values up to this size stand in the graph itself, since shape inference may want them.
 _INLINE_BYTES = 1000
 
@@ -54,7 +73,7 @@ def _place_weights(flat: FlatGraph) -> _Weights:
             raise ConversionError(
                 "the signature uses a lookup table or another resource that ONNX cannot hold",
                 hint="export a signature that takes numbers",
-                where=node.name,
+                where=_reader_of(flat, node.name),
             )
         node.op = "Const"
         node.attr.clear()
@@ -71,20 +90,45 @@ def _place_weights(flat: FlatGraph) -> _Weights:
     return _Weights(large)
 
 
-def _erfc(ctx: Any, node: Any, name: str, args: Any) -> None:
-    """Erfc(x) = 1 - Erf(x); Keras' exact GELU is made of it, and ONNX has Erf only."""
-    del name, args
-    source, output = node.input[0], node.output[0]
-    dtype, shape = ctx.get_dtype(output), ctx.get_shape(output)
-    ctx.remove_node(node.name)
-    erf = ctx.make_node("Erf", [source], shapes=[shape], dtypes=[dtype])
-    one = ctx.make_const(f"{node.name}_one", np.array(1.0, np.float32))
-    ctx.make_node(
-        "Sub", [one.output[0], erf.output[0]], outputs=[output], shapes=[shape], dtypes=[dtype]
-    )
+def _reader_of(flat: FlatGraph, name: str) -> str:
+    """The first node that uses a placeholder, which itself bears a number for a name."""
+    readers = [n for n in flat.graph_def.node if name in {r.partition(":")[0] for r in n.input}]
+    return path_of(readers[0].name if readers else name)
 
 
-_HANDLERS: dict[str, tuple[Any, list[Any]]] = {"Erfc": (_erfc, [])}
+def _lowered(model: NormalizedModel, key: str) -> FlatGraph:
+    """The signature as one graph, its ops written in those that ONNX has."""
+    passes = pipeline.all_passes()
+    flat = flatten(model.program, key)
+    if not any(passes[p].is_needed(model.program) for p in PASSES if p not in _CLEAN_UPS):
+        return flat
+    function = concrete_of(flat)
+    program = concrete.take_apart({key: function})
+    annotate_shapes(program, {program.entries[key].function: function.graph})
+    if not pipeline.run(program, "none", pipeline.PassContext(), extra=PASSES):
+        return flat
+    return _renamed(flatten(program, key))
+
+
+def _renamed(flat: FlatGraph) -> FlatGraph:
+    """Takes back the scope that a second inlining adds: ``call/call/x`` → ``call/x``."""
+    nodes = flat.graph_def.node
+    new = {n.name: n.name.removeprefix("call/") for n in nodes if n.name.startswith("call/call/")}
+    taken = {n.name for n in nodes} - set(new)
+    new = {old: name for old, name in new.items() if name not in taken}
+
+    def rename(ref: str) -> str:
+        control = "^" if ref.startswith("^") else ""
+        name, colon, port = ref.removeprefix("^").partition(":")
+        return f"{control}{new.get(name, name)}{colon}{port}"
+
+    for node in nodes:
+        node.name = new.get(node.name, node.name)
+        inputs = [rename(r) for r in node.input]
+        del node.input[:]
+        node.input.extend(inputs)
+        node.attr.pop("_class", None)
+    return flat
 
 
 def _hash_by_name(node: Any) -> int:
@@ -140,7 +184,8 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
     Raises:
         ConversionError: tf2onnx cannot convert an op; names it.
     """
-    flat = flatten(model.program, key)
+    flat = _lowered(model, key)
+    refuse_ops(flat.graph_def, [f"output_{i}_" for i in range(len(flat.entry.outputs))])
     weights = _place_weights(flat)
     entry = flat.entry
     inputs = [node_name(s.name) for s in entry.inputs]
@@ -156,16 +201,16 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
                 input_names=[f"{n}:0" for n in inputs],
                 output_names=[f"{n}:0" for n in outputs],
                 const_node_values=weights,
-                custom_op_handlers=dict(_HANDLERS),
+                custom_op_handlers=all_handlers(),
                 tensors_to_rename=rename,
             )
             proto = _optimize(onnx_graph).make_model("mpexport", graph_name="model")
+        except ConversionError:
+            raise
         except Exception as e:
             # tf2onnx raises anything from ValueError to AttributeError inside its handlers.
-            raise ConversionError(
-                f"tf2onnx failed: {errors.first() or first_line(e)}", where=key
-            ) from e
-    _refuse_unknown_ops(proto)
+            raise explain(errors.lines, first_line(e), key) from e
+    refuse_unknown_ops(proto)
     return _stable(proto), Signature(key, tuple(entry.inputs), tuple(entry.outputs))
 
 
@@ -179,38 +224,12 @@ class _CollectedErrors(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
 
-    def first(self) -> str:
-        return self.lines[0].strip().splitlines()[0][:300] if self.lines else ""
-
     def __enter__(self) -> _CollectedErrors:
         logging.getLogger("tf2onnx").addHandler(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
         logging.getLogger("tf2onnx").removeHandler(self)
-
-
-def _refuse_unknown_ops(proto: Any) -> None:
-    """tf2onnx leaves an op it does not know in the standard domain and calls it success."""
-    import onnx
-
-    versions = {o.domain: o.version for o in proto.opset_import}
-    graphs = [proto.graph]
-    while graphs:
-        for node in graphs.pop().node:
-            if node.domain in ("", "ai.onnx"):
-                try:
-                    onnx.defs.get_schema(node.op_type, versions[""], "")
-                except onnx.defs.SchemaError:
-                    raise ConversionError(
-                        f"ONNX has no op for TensorFlow's {node.op_type} at {node.name}",
-                        hint="replace the layer, or use tflite or savedmodel",
-                        where=node.name,
-                        details={"ops": [node.op_type]},
-                    ) from None
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    graphs.append(attribute.g)
 
 
 def _stable(proto: Any) -> Any:

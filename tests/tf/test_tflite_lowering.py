@@ -11,7 +11,8 @@ import tensorflow as tf
 from mpexport.errors import ConversionError, InconclusiveError
 from mpexport.tf import concrete, pipeline
 from mpexport.tf.lowering import annotate_shapes
-from mpexport.tf.passes.lower_math import _erf, _erfc
+from mpexport.tf.passes.lower_math import _erf
+from mpexport.tf.passes.lower_math import erfc as _erfc
 from mpexport.tf.passes.lower_resize import bicubic_weights
 from mpexport.tf.to_tflite import PASSES
 from tests.tf.support import apply_and_check, entry_function, normalized, ops, run, spec, traced

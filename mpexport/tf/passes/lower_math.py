@@ -28,7 +28,7 @@ _LOG_2 = math.log(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-def _polynomial(x: Any, coefficients: list[float]) -> Any:
+def polynomial(x: Any, coefficients: list[float]) -> Any:
     """Horner's rule; the constant term comes first."""
     y = tf.fill(tf.shape(x), np.float32(coefficients[-1]))
     for c in reversed(coefficients[:-1]):
@@ -62,23 +62,24 @@ _DIGAMMA = [1 / 12, -1 / 120, 1 / 252, -1 / 240]
 _STIRLING_FROM = 6
 
 
-def _erfc(x: Any) -> Any:
+def erfc(x: Any) -> Any:
+    """1 - erf, with its digits kept in the tail."""
     z = tf.minimum(tf.abs(x), 9.0)
     t = 1.0 / (1.0 + 0.5 * z)
-    tail = t * tf.exp(_polynomial(t, _ERFC) - z * z)
+    tail = t * tf.exp(polynomial(t, _ERFC) - z * z)
     far = tf.where(x < 0, 2.0 - tail, tail)
-    return tf.where(z < 0.5, 1.0 - x * _polynomial(x * x, _ERF), far)
+    return tf.where(z < 0.5, 1.0 - x * polynomial(x * x, _ERF), far)
 
 
 def _erf(x: Any) -> Any:
     z = tf.minimum(tf.abs(x), 9.0)
     t = 1.0 / (1.0 + 0.5 * z)
-    far = 1.0 - t * tf.exp(_polynomial(t, _ERFC) - z * z)
-    return tf.where(z < 0.5, x * _polynomial(x * x, _ERF), tf.where(x < 0, -far, far))
+    far = 1.0 - t * tf.exp(polynomial(t, _ERFC) - z * z)
+    return tf.where(z < 0.5, x * polynomial(x * x, _ERF), tf.where(x < 0, -far, far))
 
 
 def _sinh(x: Any) -> Any:
-    small = x * _polynomial(x * x, _SINH)
+    small = x * polynomial(x * x, _SINH)
     return tf.where(tf.abs(x) < 0.5, small, 0.5 * (tf.exp(x) - tf.exp(-x)))
 
 
@@ -116,7 +117,8 @@ def _cos_pi(x: Any) -> Any:
     return tf.where(tf.math.floormod(nearest, 2.0) > 0.5, -value, value)
 
 
-def _lgamma(x: Any) -> Any:
+def lgamma(x: Any) -> Any:
+    """Log |gamma| by Stirling's series, reflected below 1/2."""
     # gamma(1 - x) gamma(x) = pi / sin(pi x)
     z = tf.where(x < 0.5, 1.0 - x, x)
     product = tf.ones_like(z)
@@ -125,14 +127,15 @@ def _lgamma(x: Any) -> Any:
     for k in range(_STIRLING_FROM):
         product = product * (w + float(k))
     shifted = tf.where(low, z + float(_STIRLING_FROM), z)
-    series = _polynomial(1.0 / (shifted * shifted), _LGAMMA) / shifted
+    series = polynomial(1.0 / (shifted * shifted), _LGAMMA) / shifted
     value = (shifted - 0.5) * tf.math.log(shifted) - shifted + np.float32(_HALF_LOG_2PI) + series
     value = value - tf.where(low, tf.math.log(product), tf.zeros_like(z))
     reflected = math.log(math.pi) - tf.math.log(tf.abs(_sin_pi(x))) - value
     return tf.where(x < 0.5, reflected, value)
 
 
-def _digamma(x: Any) -> Any:
+def digamma(x: Any) -> Any:
+    """The derivative of `lgamma`."""
     z = tf.where(x < 0.5, 1.0 - x, x)
     low = z < _STIRLING_FROM
     w = tf.where(low, z, tf.ones_like(z))
@@ -141,7 +144,7 @@ def _digamma(x: Any) -> Any:
         total = total + 1.0 / (w + float(k))
     shifted = tf.where(low, z + float(_STIRLING_FROM), z)
     inverse = 1.0 / (shifted * shifted)
-    value = tf.math.log(shifted) - 0.5 / shifted - inverse * _polynomial(inverse, _DIGAMMA)
+    value = tf.math.log(shifted) - 0.5 / shifted - inverse * polynomial(inverse, _DIGAMMA)
     value = value - tf.where(low, total, tf.zeros_like(z))
     reflected = value - math.pi * _cos_pi(x) / _sin_pi(x)
     return tf.where(x < 0.5, reflected, value)
@@ -176,11 +179,11 @@ _TABLE = {
     "Atan": simple(lambda x: tf.atan2(x, tf.ones_like(x))),
     "Atanh": simple(_atanh),
     "Cosh": simple(lambda x: 0.5 * (tf.exp(x) + tf.exp(-x))),
-    "Digamma": simple(_digamma),
+    "Digamma": simple(digamma),
     "Erf": simple(_erf),
-    "Erfc": simple(_erfc),
+    "Erfc": simple(erfc),
     "FakeQuantWithMinMaxArgs": _fake_quant,
-    "Lgamma": simple(_lgamma),
+    "Lgamma": simple(lgamma),
     "Sinh": simple(_sinh),
     "Tan": simple(lambda x: tf.sin(x) / tf.cos(x)),
     "TruncateMod": simple(_truncate_mod),
