@@ -54,13 +54,14 @@ demo: $(STAMP) ## train in mixed precision, export, prove; FRESH=1 trains again
 
 test: lint $(TFLITE_STAMP) ## lint, then every test that takes no large model
 	@test -e $(TFLITE_STAMP) || out=' and not tflite_runtime'; \
-	set -x; $(BIN)/python -m pytest -m "not heavy$$out" $(ARGS)
+	set -x; $(BIN)/python -m pytest -n 2 --dist loadfile -m "not heavy$$out" $(ARGS)
 
 test-heavy: $(STAMP) ## the tests with large models: minutes, gigabytes
 	$(BIN)/python -m pytest -m heavy $(ARGS)
 
 conformance: $(STAMP) $(TFLITE_STAMP) ## every model of the suite through every target, beside the bare tools
 	$(BIN)/python -m tests.conformance.run $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m tests.conformance.table)
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .
