@@ -16,14 +16,21 @@ if TYPE_CHECKING:
 
 # A protobuf message cannot exceed 2 GiB; larger weights go to a file beside the model.
 EXTERNAL_DATA_BYTES = 2**31 - 2**20
-MIN_OPSET, MAX_OPSET = 13, 18
+# Up to 22 no op that tf2onnx writes changed its meaning, only the element types it takes.
+MIN_OPSET, MAX_OPSET = 13, 22
+# The newest that ONNX Runtime reads since 1.14. Later opsets have one op more that is of use here,
+# Gelu (20); ONNX Runtime fuses what stands for it below 20 when it loads a file.
+DEFAULT_OPSET = 18
 
 
 @dataclass(frozen=True)
 class OnnxOptions:
     """Options of the onnx format."""
 
-    opset: int = field(default=18, metadata={"help": "Opset of the standard domain."})
+    opset: int = field(
+        default=DEFAULT_OPSET,
+        metadata={"help": f"Opset of the standard domain, {MIN_OPSET} to {MAX_OPSET}."},
+    )
     weights: str = field(
         default="float32",
         metadata={

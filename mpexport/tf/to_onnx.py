@@ -12,7 +12,8 @@ import logging
 from typing import Any
 
 import tensorflow as tf
-from tf2onnx import optimizer
+from onnx import defs, helper
+from tf2onnx import constants, optimizer
 from tf2onnx.graph import Node
 from tf2onnx.optimizer import einsum_optimizer
 from tf2onnx.tfonnx import process_tf_graph
@@ -24,7 +25,7 @@ from mpexport.tf.inline import FlatGraph, concrete_of, flatten, node_name
 from mpexport.tf.load import first_line
 from mpexport.tf.lowering import annotate_shapes
 from mpexport.tf.normalized import NormalizedModel
-from mpexport.tf.onnx_ops import all_handlers
+from mpexport.tf.onnx_ops import all_handlers, all_rewriters
 from mpexport.tf.onnx_refusals import explain, path_of, refuse_ops, refuse_unknown_ops
 
 # What ONNX lacks, or tf2onnx writes wrongly, written in what it has.
@@ -131,6 +132,16 @@ def _renamed(flat: FlatGraph) -> FlatGraph:
     return flat
 
 
+# tf2onnx was written before these, and what it writes has the same meaning in the ones that the
+# format takes. The map says which version of the file format they need.
+constants.OPSET_TO_IR_VERSION.update(
+    {
+        opset: helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
+        for opset in range(max(constants.OPSET_TO_IR_VERSION) + 1, defs.onnx_opset_version() + 1)
+    }
+)
+
+
 def _hash_by_name(node: Any) -> int:
     return hash(node.name)
 
@@ -202,6 +213,7 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
                 output_names=[f"{n}:0" for n in outputs],
                 const_node_values=weights,
                 custom_op_handlers=all_handlers(),
+                custom_rewriter=all_rewriters(),
                 tensors_to_rename=rename,
             )
             proto = _optimize(onnx_graph).make_model("mpexport", graph_name="model")
