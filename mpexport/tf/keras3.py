@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import keras
+from keras.src.export.export_utils import get_input_signature
 
 from mpexport.errors import ConversionError
 from mpexport.sources import SourceOptions
@@ -32,4 +34,13 @@ def export_model(model: keras.Model, directory: Path) -> None:
             f"model {model.name!r} was never built, so its input shapes are unknown",
             hint="call it once on data, or give it an Input, before saving",
         )
-    model.export(str(directory), format="tf_saved_model", verbose=False)
+
+    def serve(*args: Any) -> Any:
+        # `Model.export` leaves `training` open: layers that augment images then go on doing it,
+        # since they call that their default.
+        return model(*args, training=False)
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serve", serve, get_input_signature(model))
+    archive.write_out(str(directory), verbose=False)

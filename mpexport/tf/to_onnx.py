@@ -8,6 +8,7 @@ tf2onnx asks for a constant's value, and its optimizers run on one graph.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Any
 
@@ -21,12 +22,20 @@ from tf2onnx.tfonnx import process_tf_graph
 from mpexport.errors import ConversionError
 from mpexport.signature import Signature
 from mpexport.tf import concrete, pipeline, resources
+from mpexport.tf.graph import called_functions
 from mpexport.tf.inline import FlatGraph, concrete_of, flatten, node_name
 from mpexport.tf.load import first_line
 from mpexport.tf.lowering import annotate_shapes
 from mpexport.tf.normalized import NormalizedModel
 from mpexport.tf.onnx_ops import all_handlers, all_rewriters
-from mpexport.tf.onnx_refusals import explain, path_of, refuse_ops, refuse_unknown_ops
+from mpexport.tf.onnx_refusals import (
+    explain,
+    refuse_ops,
+    refuse_random,
+    refuse_text,
+    refuse_unknown_ops,
+    refused,
+)
 
 # What ONNX lacks, or tf2onnx writes wrongly, written in what it has.
 PASSES = (
@@ -43,6 +52,8 @@ PASSES = (
     "onnx_segments",
     "onnx_selection",
 )
+# What is tried after these where TensorLists are in the way.
+_LISTS = "onnx_tensor_lists"
 # Of those, the ones that make nothing of their own.
 _CLEAN_UPS = ("allow_inlining", "drop_unused_state")
 # Values up to this size stand in the graph itself, since shape inference may want them.
@@ -71,11 +82,7 @@ def _place_weights(flat: FlatGraph) -> _Weights:
             continue
         dtype = node.attr["dtype"].type
         if dtype in (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum):
-            raise ConversionError(
-                "the signature uses a lookup table or another resource that ONNX cannot hold",
-                hint="export a signature that takes numbers",
-                where=_reader_of(flat, node.name),
-            )
+            raise refused(*_reader_of(flat, node.name))
         node.op = "Const"
         node.attr.clear()
         node.attr["dtype"].type = dtype
@@ -91,22 +98,29 @@ def _place_weights(flat: FlatGraph) -> _Weights:
     return _Weights(large)
 
 
-def _reader_of(flat: FlatGraph, name: str) -> str:
-    """The first node that uses a placeholder, which itself bears a number for a name."""
-    readers = [n for n in flat.graph_def.node if name in {r.partition(":")[0] for r in n.input}]
-    return path_of(readers[0].name if readers else name)
+def _reader_of(flat: FlatGraph, name: str) -> tuple[str, str]:
+    """Op and name of the first node that uses a table's handle."""
+    return next(
+        (n.op, n.name)
+        for n in flat.graph_def.node
+        if name in {r.partition(":")[0] for r in n.input}
+    )
 
 
-def _lowered(model: NormalizedModel, key: str) -> FlatGraph:
+def _lowered(model: NormalizedModel, key: str, wanted: tuple[str, ...]) -> FlatGraph:
     """The signature as one graph, its ops written in those that ONNX has."""
     passes = pipeline.all_passes()
-    flat = flatten(model.program, key)
-    if not any(passes[p].is_needed(model.program) for p in PASSES if p not in _CLEAN_UPS):
+    try:
+        flat = flatten(model.program, key)
+    except ConversionError:
+        refuse_random(model.program, key)
+        raise
+    if not any(passes[p].is_needed(model.program) for p in wanted if p not in _CLEAN_UPS):
         return flat
     function = concrete_of(flat)
     program = concrete.take_apart({key: function})
     annotate_shapes(program, {program.entries[key].function: function.graph})
-    if not pipeline.run(program, "none", pipeline.PassContext(), extra=PASSES):
+    if not pipeline.run(program, "none", pipeline.PassContext(), extra=wanted):
         return flat
     return _renamed(flatten(program, key))
 
@@ -140,6 +154,22 @@ constants.OPSET_TO_IR_VERSION.update(
         for opset in range(max(constants.OPSET_TO_IR_VERSION) + 1, defs.onnx_opset_version() + 1)
     }
 )
+
+
+def _callers_first(graph_def: Any) -> list[str]:
+    """The functions of a graph's loops and branches, each after those that call it."""
+    library = {f.signature.name: f for f in graph_def.library.function}
+    done: list[str] = []
+
+    def visit(nodes: Any) -> None:
+        for node in nodes:
+            for name in called_functions(node):
+                if name in library and name not in done:
+                    visit(library[name].node_def)
+                    done.append(name)
+
+    visit(graph_def.node)
+    return done[::-1]
 
 
 def _hash_by_name(node: Any) -> int:
@@ -195,7 +225,20 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
     Raises:
         ConversionError: tf2onnx cannot convert an op; names it.
     """
-    flat = _lowered(model, key)
+    try:
+        return _build(model, key, opset, PASSES)
+    except ConversionError:
+        if not pipeline.all_passes()[_LISTS].is_needed(model.program):
+            raise
+        with contextlib.suppress(ConversionError):  # the first one says it in the model's terms
+            return _build(model, key, opset, (*PASSES, _LISTS))
+        raise
+
+
+def _build(
+    model: NormalizedModel, key: str, opset: int, wanted: tuple[str, ...]
+) -> tuple[Any, Signature]:
+    flat = _lowered(model, key, wanted)
     refuse_ops(flat.graph_def, [f"output_{i}_" for i in range(len(flat.entry.outputs))])
     weights = _place_weights(flat)
     entry = flat.entry
@@ -205,6 +248,9 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
     rename.update({f"{n}:0": s.name for n, s in zip(outputs, entry.outputs)})
     with _CollectedErrors() as errors, tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(flat.graph_def, name="")
+        # tf2onnx goes by this order, and learns from callers the shapes that a function gets.
+        for name in _callers_first(flat.graph_def):
+            graph._functions.move_to_end(name)
         try:
             onnx_graph = process_tf_graph(
                 graph,
@@ -221,7 +267,10 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
             raise
         except Exception as e:
             # tf2onnx raises anything from ValueError to AttributeError inside its handlers.
-            raise explain(errors.lines, first_line(e), key) from e
+            found = explain(errors.lines, first_line(e), key)
+            if not found.details["ops"]:
+                refuse_text(flat.graph_def)
+            raise found from e
     refuse_unknown_ops(proto)
     return _stable(proto), Signature(key, tuple(entry.inputs), tuple(entry.outputs))
 

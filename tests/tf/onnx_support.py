@@ -59,9 +59,9 @@ def model_of(
     return NormalizedModel(None, original, program, twins, context.changes, [])
 
 
-def onnx_of(model: NormalizedModel, opset: int = DEFAULT_OPSET) -> Any:
+def onnx_of(model: NormalizedModel, opset: int = DEFAULT_OPSET, key: str = "f") -> Any:
     """The checked ModelProto."""
-    proto = build_onnx(model, "f", opset)[0]
+    proto = build_onnx(model, key, opset)[0]
     onnx.checker.check_model(proto, full_check=True)
     assert {o.domain: o.version for o in proto.opset_import}[""] == opset
     return proto
