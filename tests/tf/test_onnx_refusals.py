@@ -1,4 +1,4 @@
-"""What cannot become ONNX is refused by op, layer and a way out; unused randomness leaves no node."""
+"""Refusals name op, layer and a way out; randomness that inference leaves unused has no node."""
 
 from __future__ import annotations
 
