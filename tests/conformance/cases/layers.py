@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.case import Build, Case, integers
-from tests.conformance.cases._between import after, data, fast, row
+from tests.conformance.cases._between import after, data, fast, row, special
 
 ABSENT = {
     "FlaxLayer": "runs on the JAX backend only",
