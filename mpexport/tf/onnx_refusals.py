@@ -10,7 +10,7 @@ import onnx
 from tensorflow.core.framework import types_pb2
 
 from mpexport.errors import ConversionError
-from mpexport.tf.graph import NodeDef, Program, called_functions, input_types
+from mpexport.tf.graph import EntryPoint, NodeDef, Program, called_functions, input_types
 
 _RANDOM = (
     "Multinomial",
@@ -106,6 +106,21 @@ def refused(op: str, name: str, hint: str = "") -> ConversionError:
         where=path_of(name),
         details={"ops": [op]},
     )
+
+
+def refuse_shared_names(entry: EntryPoint, key: str) -> None:
+    """Refuses an input and an output of one name: in an ONNX graph a name is one tensor.
+
+    Raises:
+        ConversionError: Names both.
+    """
+    shared = sorted({s.name for s in entry.inputs} & {s.name for s in entry.outputs})
+    if shared:
+        raise ConversionError(
+            f"input and output are both named {', '.join(shared)}: ONNX needs a name for each",
+            hint="give the output another name in the model, or use tflite or savedmodel",
+            where=key,
+        )
 
 
 def refuse_random(program: Program, key: str) -> None:

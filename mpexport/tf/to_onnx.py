@@ -32,6 +32,7 @@ from mpexport.tf.onnx_refusals import (
     explain,
     refuse_ops,
     refuse_random,
+    refuse_shared_names,
     refuse_text,
     refuse_unknown_ops,
     refused,
@@ -225,6 +226,7 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
     Raises:
         ConversionError: tf2onnx cannot convert an op; names it.
     """
+    refuse_shared_names(model.program.entries[key], key)
     try:
         return _build(model, key, opset, PASSES)
     except ConversionError:

@@ -124,6 +124,19 @@ def test_layers_that_are_random_in_training_leave_no_node(tmp_path):
     np.testing.assert_array_equal(found, image / 2)
 
 
+def test_input_and_output_of_one_name_are_refused(tmp_path):
+    module = tf.Module()
+    module.call = tf.function(
+        lambda boxes: {"boxes": boxes * 2.0},
+        input_signature=[tf.TensorSpec([None, 4], tf.float32, name="boxes")],
+    )
+    tf.saved_model.save(module, str(tmp_path / "m"), signatures=module.call)
+    model = normalized(tmp_path / "m")
+    with pytest.raises(ConversionError, match="both named boxes") as e:
+        build_onnx(model, model.source.choose(), 18)
+    assert "another name" in e.value.hint
+
+
 def test_what_tf2onnx_logged_is_said_in_terms_of_the_model():
     logged = ["Failed to convert node 'call/net/pool/MaxPool' (fct=...)\n'OP=MaxPool\\nName=...'"]
     error = explain(logged, "make_sure failure: sizes unknown", "serving_default")
