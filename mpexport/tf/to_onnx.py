@@ -22,7 +22,7 @@ from tf2onnx.tfonnx import process_tf_graph
 from mpexport.errors import ConversionError
 from mpexport.signature import Signature
 from mpexport.tf import concrete, pipeline, resources
-from mpexport.tf.graph import called_functions
+from mpexport.tf.graph import BRANCHES, called_functions
 from mpexport.tf.inline import FlatGraph, concrete_of, flatten, node_name
 from mpexport.tf.load import first_line
 from mpexport.tf.lowering import annotate_shapes
@@ -118,19 +118,28 @@ def _lowered(model: NormalizedModel, key: str, wanted: tuple[str, ...]) -> FlatG
         raise
     if not any(passes[p].is_needed(model.program) for p in wanted if p not in _CLEAN_UPS):
         return flat
-    function = concrete_of(flat)
-    program = concrete.take_apart({key: function})
-    annotate_shapes(program, {program.entries[key].function: function.graph})
-    if not pipeline.run(program, "none", pipeline.PassContext(), extra=wanted):
-        return flat
-    return _renamed(flatten(program, key))
+    while True:
+        function = concrete_of(flat)
+        program = concrete.take_apart({key: function})
+        annotate_shapes(program, {program.entries[key].function: function.graph})
+        if not pipeline.run(program, "none", pipeline.PassContext(), extra=wanted):
+            return flat
+        flat = _renamed(flatten(program, key))
+        # Inlining one branch may make a constant of the condition of another in it.
+        if not _chooses_by_constant(flat.graph_def):
+            return flat
+
+
+def _chooses_by_constant(graph_def: Any) -> bool:
+    constants = {n.name for n in graph_def.node if n.op == "Const"}
+    return any(n.op in BRANCHES and n.input[0] in constants for n in graph_def.node)
 
 
 def _renamed(flat: FlatGraph) -> FlatGraph:
     """Takes back the scope that a second inlining adds: ``call/call/x`` → ``call/x``."""
     nodes = flat.graph_def.node
     new = {n.name: n.name.removeprefix("call/") for n in nodes if n.name.startswith("call/call/")}
-    taken = {n.name for n in nodes} - set(new)
+    taken = {n.name for n in nodes}
     new = {old: name for old, name in new.items() if name not in taken}
 
     def rename(ref: str) -> str:
