@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import keras
+from keras.src.backend.tensorflow.layer import TFLayer
 from keras.src.export.export_utils import get_input_signature
 
 from mpexport.errors import ConversionError
@@ -43,4 +46,20 @@ def export_model(model: keras.Model, directory: Path) -> None:
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.add_endpoint("serve", serve, get_input_signature(model))
-    archive.write_out(str(directory), verbose=False)
+    with _no_default_signature():
+        archive.write_out(str(directory), verbose=False)
+
+
+@contextlib.contextmanager
+def _no_default_signature() -> Iterator[None]:
+    """Keeps saving from tracing the model once more, with ``training`` open.
+
+    TensorFlow saves whatever functions it finds as attributes, and finds the default signature of
+    each Keras model, which the archive's own takes the place of.
+    """
+    kept = TFLayer._default_save_signature
+    TFLayer._default_save_signature = None
+    try:
+        yield
+    finally:
+        TFLayer._default_save_signature = kept
