@@ -76,6 +76,8 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 _ANY_WAY_OUT = "replace the layer, fix its shapes (--input-shape), try tflite, or use savedmodel"
+# What tf2onnx puts before the names in a loop's body: the function it was, with our suffix.
+_BODIES = re.compile(r"^.*__flat\d+_")
 # Names that inlining put in front.
 _CALLS = re.compile(r"^((call|Func|StatefulPartitionedCall|PartitionedCall)(_\d+)?/)+")
 
@@ -87,7 +89,7 @@ def way_out(op: str) -> str:
 
 def path_of(name: str) -> str:
     """A node's name as the model has it: ``call/model/layer/Op`` → ``model/layer/Op``."""
-    return _CALLS.sub("", name)
+    return _CALLS.sub("", _BODIES.sub("", name))
 
 
 def place_of(name: str) -> str:

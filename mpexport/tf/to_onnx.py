@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 from onnx import defs, helper
-from tf2onnx import constants, optimizer
+from tf2onnx import constants, optimizer, utils
 from tf2onnx.graph import Node
 from tf2onnx.optimizer import einsum_optimizer
 from tf2onnx.tfonnx import process_tf_graph
@@ -257,6 +257,8 @@ def _build(
     outputs = [f"output_{i}_" for i in range(len(entry.outputs))]
     rename = {f"{n}:0": s.name for n, s in zip(inputs, entry.inputs)}
     rename.update({f"{n}:0": s.name for n, s in zip(outputs, entry.outputs)})
+    # tf2onnx numbers its nodes through all conversions of a process: bytes would depend on these.
+    utils.INTERNAL_NAME = 0
     with _CollectedErrors() as errors, tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(flat.graph_def, name="")
         # tf2onnx goes by this order, and learns from callers the shapes that a function gets.

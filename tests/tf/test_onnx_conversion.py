@@ -199,3 +199,10 @@ def test_names_are_those_of_the_model():
     proto = onnx_of(model_of(call, ROWS))
     assert nodes(proto)["Tanh"] == 1
     assert all("net/dense/" in n.name for n in proto.graph.node)
+
+
+def test_a_process_that_has_converted_before_writes_the_same_bytes():
+    model = model_of(_network, IMAGE)
+    first = onnx_of(model).SerializeToString(deterministic=True)
+    onnx_of(model_of(lambda x: tf.pad(x, [[0, 0], [1, 1]]), ROWS))
+    assert onnx_of(model).SerializeToString(deterministic=True) == first

@@ -151,6 +151,7 @@ def test_what_tf2onnx_logged_is_said_in_terms_of_the_model():
     ("name", "place"),
     [
         ("call/StatefulPartitionedCall/net/dense/MatMul", " in layer dense (net/dense/MatMul)"),
+        ("net_while_body_17__flat2__flat3_net/cell/Lu", " in layer cell (net/cell/Lu)"),
         ("call/MatMul", " (MatMul)"),
         ("scope/MatMul", " in layer scope (scope/MatMul)"),
     ],
