@@ -17,7 +17,7 @@ ABSENT = {
     "Input": "a function; every case begins with it",
     "InputLayer": "every case begins with it",
     "InputSpec": "describes an input, no layer",
-    "JaxLayer": "needs JAX",
+    "JaxLayer": "runs on the JAX backend only",
     "Layer": "abstract; layers-custom/* derive from it",
     "TorchModuleWrapper": "runs on the PyTorch backend only",
 }
