@@ -55,11 +55,6 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     ((*_TEXT, *_TABLES), _TEXT_WAY_OUT),
     (
-        ("Case", "StatelessCase"),
-        "choose among two with If (tf.cond), or among values with tf.where or tf.gather, "
-        "or use savedmodel",
-    ),
-    (
         (
             *("BatchMatrix", "Cholesky", "Eig", "LogMatrixDeterminant", "Lu", "Matrix", "Qr"),
             *("SelfAdjointEig", "Svd", "TridiagonalSolve"),
@@ -182,8 +177,7 @@ def refuse_ops(graph_def: Any, outputs: list[str]) -> None:
 
 
 def _refuse_op(node: NodeDef) -> None:
-    # Choices by number among branches: tf2onnx fails on them without a word about where.
-    if node.op.startswith((*_RANDOM, *_TEXT)) or node.op in ("Case", "StatelessCase"):
+    if node.op.startswith((*_RANDOM, *_TEXT)):
         raise refused(node.op, node.name)
 
 

@@ -45,6 +45,7 @@ PASSES = (
     "lower_resize",
     "lower_selection",
     "lower_tables",
+    "onnx_cases",
     "onnx_complex",
     "onnx_constant_branches",
     "onnx_einsum",

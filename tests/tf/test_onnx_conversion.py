@@ -121,6 +121,33 @@ def test_branches():
     assert convert_and_check(lambda x: tf.image.rot90(x, 3), IMAGE)["If"] == 0
 
 
+@pytest.mark.parametrize(("offset", "branch"), [(0, "x"), (1, "expm1"), (2, "matmul"), (7, "-x")])
+def test_choice_among_many_branches(offset, branch):
+    weight = tf.Variable(_RNG.standard_normal((6, 6)).astype(np.float32))
+    # One row gives each branch in turn, and a number without a branch means the last.
+    expected = {
+        "x": ROWS[:1],
+        "expm1": np.expm1(ROWS[:1]),
+        "matmul": ROWS[:1] @ weight.numpy(),
+        "-x": -ROWS[:1],
+    }
+
+    def call(x):
+        return tf.switch_case(
+            tf.shape(x)[0] - 1 + offset,
+            [lambda: x, lambda: tf.math.expm1(x), lambda: tf.matmul(x, weight), lambda: -x],
+        )
+
+    found = convert_and_check(call, ROWS)
+    assert (found["If"], found["Equal"]) == (3, 3)
+    np.testing.assert_allclose(
+        run_onnx(onnx_of(model_of(call, ROWS)), {"x0": ROWS[:1]})["y0"],
+        expected[branch],
+        rtol=0,
+        atol=32 * 2.0**-24 * np.abs(expected[branch]).max(),  # six products, an exponential
+    )
+
+
 KERNEL_2D = _RNG.standard_normal((3, 3, 4, 3)).astype(np.float32)
 KERNEL_3D = _RNG.standard_normal((1, 2, 1, 3, 4)).astype(np.float32)
 # Output sizes, kernel, padding → ``pads`` and ``output_padding`` of the ConvTranspose.

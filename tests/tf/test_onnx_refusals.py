@@ -50,12 +50,6 @@ REFUSED = {
     ),
     "special function": (tf.math.bessel_i0e, X, "BesselI0e", "replace the layer"),
     "bits": (lambda x: tf.bitcast(x, tf.int32), X, "Bitcast", "values instead of their bits"),
-    "many branches": (
-        lambda x: tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: x, lambda: -x]),
-        X,
-        "StatelessCase",
-        "tf.cond",
-    ),
 }  # fmt: skip
 
 
