@@ -45,9 +45,21 @@ def export_model(model: keras.Model, directory: Path) -> None:
 
     archive = keras.export.ExportArchive()
     archive.track(model)
-    archive.add_endpoint("serve", serve, get_input_signature(model))
+    archive.add_endpoint("serve", serve, _input_signature(model))
     with _no_default_signature():
         archive.write_out(str(directory), verbose=False)
+
+
+def _input_signature(model: keras.Model) -> Any:
+    """The model's inputs with an open batch, but for layers that keep state for a fixed one."""
+    signature = get_input_signature(model)
+    if not any(getattr(layer, "stateful", False) for layer in model._flatten_layers()):
+        return signature
+    fixed = [
+        keras.InputSpec(dtype=spec.dtype, shape=tensor.shape, name=spec.name)
+        for spec, tensor in zip(keras.tree.flatten(signature), keras.tree.flatten(model.inputs))
+    ]
+    return keras.tree.pack_sequence_as(signature, fixed)
 
 
 @contextlib.contextmanager

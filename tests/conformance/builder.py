@@ -110,6 +110,9 @@ def _export_for_inference(model: Any, keras: Any, path: Path) -> None:
     archive = keras.export.ExportArchive()
     archive.track(model)
     signature = get_input_signature(model)
+    if any(getattr(layer, "stateful", False) for layer in model.layers):
+        (x,) = model.inputs  # whose batch the states are made for
+        signature = [keras.InputSpec(shape=x.shape, dtype=x.dtype, name=x.name)]
     archive.add_endpoint("serve", lambda *given: model(*given, training=False), signature)
     # Saving would trace it once more, with ``training`` open, which not every layer survives.
     with mock.patch.object(TFLayer, "_default_save_signature", None):

@@ -236,19 +236,6 @@ def _histogram(site: Site) -> Any:
     return function
 
 
-def _weighted_bincount(site: Site) -> Any:
-    weights = site.shape(2)
-    if not weights.rank or site.attr("binary_output"):
-        return None
-
-    def function(ids: Any, size: Any, given: Any) -> Any:
-        places = tf.range(tf.cast(size, ids.dtype))
-        hit = tf.equal(ids[..., None], places)
-        return tf.reduce_sum(tf.where(hit, given[..., None], tf.zeros([], given.dtype)), -2)
-
-    return function
-
-
 def _approximate_top_k(site: Site) -> Any:
     axis, rank = site.attr("reduction_dimension"), site.shape(0).rank
     if rank is None or axis % rank != rank - 1 or not site.attr("aggregate_to_topk"):
@@ -296,7 +283,6 @@ _TABLE = {
     "ApproxTopK": _approximate_top_k,
     "BroadcastArgs": _broadcast_shape,
     "Bucketize": _bucketize,
-    "DenseBincount": _weighted_bincount,
     "Diag": _tensor_diag,
     "DiagPart": _tensor_diag_part,
     "HistogramFixedWidth": _histogram,
