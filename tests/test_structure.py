@@ -73,7 +73,7 @@ ROWS = [
     ["optional", "plugins", "precision", "safety", "scratch", "sources", "tflite_file"],
     ["artifacts", "tensors"],
     ["formats", "parity", "runtimes", "tf", "worker"],
-    ["latency"],
+    ["inspection", "latency"],
     ["render", "results", "verify"],
     ["exporting", "parity_runs"],
     ["api"],

@@ -105,13 +105,23 @@ class OpCode:
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a subgraph; ``shape`` has None for sizes unknown until run time."""
+    """One tensor of a subgraph.
+
+    Attributes:
+        name: Tells the layer it comes from.
+        dtype: Canonical element type name.
+        shape: Sizes; None for one that is unknown until run time.
+        buffer: Index of its content; that of 0 is empty.
+        is_variable: Whether it lives from one call to the next.
+        is_quantized: Whether its integers stand for real numbers.
+    """
 
     name: str
     dtype: str
-    shape: Optional[tuple[Optional[int], ...]]
+    shape: tuple[Optional[int], ...]
     buffer: int
     is_variable: bool
+    is_quantized: bool
 
 
 @dataclass(frozen=True)
@@ -154,17 +164,15 @@ class Subgraph:
 
 def _tensor(table: Table) -> Tensor:
     kind = table.number(1, "<b")
-    dtype = TENSOR_TYPES[kind] if kind < len(TENSOR_TYPES) else f"type {kind}"
-    sizes = table.numbers(7) or table.numbers(0)
-    has_rank = bool(table.number(8, "<b")) or bool(sizes)
-    shape = tuple(None if n < 0 else n for n in sizes) if has_rank else None
-    # A scalar of an old file has no rank set; nothing tells it from a tensor of unknown rank.
+    quantization = table.table(4)
     return Tensor(
-        table.text(3),
-        dtype,
-        () if shape is None else shape,
-        table.number(2, "<I"),
-        bool(table.number(5, "<b")),
+        name=table.text(3),
+        dtype=TENSOR_TYPES[kind] if 0 <= kind < len(TENSOR_TYPES) else f"type {kind}",
+        # The signature of a shape has -1 where the shape itself has the size planned for.
+        shape=tuple(None if n < 0 else n for n in table.numbers(7) or table.numbers(0)),
+        buffer=table.number(2, "<I"),
+        is_variable=bool(table.number(5, "<b")),
+        is_quantized=quantization is not None and quantization.span(2)[1] > 0,
     )
 
 
