@@ -358,7 +358,30 @@ CASES = {
     "selection cumulative_logsumexp": (
         lambda x: tf.math.cumulative_logsumexp(x, 1, reverse=True),
         (FLOATS,),
-        {"Add": 1, "Exp": 1, "Log": 1, "ReduceMax": 1, "ReduceSum": 1, "Sub": 1, "Where": 1},
+        {
+            "Add": 1,
+            "Exp": 1,
+            "Log": 1,
+            "Max": 1,
+            "ReduceMax": 1,
+            "ReduceSum": 1,
+            "Sub": 1,
+            "Where": 1,
+        },
+    ),
+    "selection cumulative_logsumexp of nothing at first": (
+        lambda x: tf.math.cumulative_logsumexp(x, 1, exclusive=True),
+        (FLOATS,),
+        {
+            "Add": 1,
+            "Exp": 1,
+            "Log": 1,
+            "Max": 1,
+            "ReduceMax": 1,
+            "ReduceSum": 1,
+            "Sub": 1,
+            "Where": 1,
+        },
     ),
     "selection reverse_sequence": (
         lambda x: tf.reverse_sequence(x, tf.constant([3, 20, 1])[: tf.shape(x)[0]], 1, 0),

@@ -136,7 +136,8 @@ def _cumulate(reduce: Any, neutral: Any) -> Any:
 
 
 def _log_sum_exp(x: Any, axis: int) -> Any:
-    top = tf.reduce_max(x, axis, keepdims=True)
+    # What stands for nothing is the lowest number: below this, so that a sum of it alone is log(0).
+    top = tf.maximum(tf.reduce_max(x, axis, keepdims=True), 0.5 * x.dtype.min)
     return tf.math.log(tf.reduce_sum(tf.exp(x - top), axis)) + tf.squeeze(top, axis)
 
 
