@@ -165,6 +165,7 @@ def test_op_is_written_in_others(op):
 @pytest.mark.parametrize("group", ["math", "selection"])
 def test_litert_agrees_with_the_reference(group, tmp_path):
     table = {"math": MATH, "selection": SELECTION}[group]
+    table = {n.replace(" ", "_"): row for n, row in table.items()}  # names of arguments
     module = tf.Module()
     # One file holds them all: converting takes longer than computing.
     names = sorted(table)
