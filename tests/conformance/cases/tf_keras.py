@@ -196,7 +196,7 @@ CASES = [
     _row("Rescaling", _IMAGE, lambda k: k.Rescaling(1 / 127.5, offset=-1.0)),
     _row("UpSampling2D", _IMAGE, lambda k: k.UpSampling2D(2, interpolation="bilinear")),
     _row("gelu", _STEPS, lambda k: k.Activation("gelu")),
-    _row("Dropout", _STEPS, lambda k: [k.Dropout(0.5), k.GaussianNoise(0.3), k.SpatialDropout1D(0.5)]),
+    _row("Dropout", _STEPS, lambda k: [k.Dropout(0.5), k.GaussianNoise(0.3)]),
     *(
         _row(name, (8, 8, 3), lambda k, n=name, a=args: getattr(k, n)(*a))
         for name, args in _AUGMENTATION.items()
