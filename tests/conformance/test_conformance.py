@@ -21,4 +21,4 @@ def test_fast_cases_have_no_fault(tmp_path):
             for cell in cells["targets"].values():
                 assert cell["problem"] == "", summary(row)
             for old in cells["old_runtime"].values():
-                assert old == {"runs": True, "problem": ""}, row["case"]
+                assert old == {"runs": True, "problem": "", "predicted": []}, row["case"]
