@@ -12,6 +12,13 @@ from mpexport.errors import UsageError
 from mpexport.tflite_file.op_versions import CUSTOM, op_name, since
 from mpexport.tflite_file.reader import Operator, Subgraph, TfliteFile, open_tflite
 
+# What a version does not tell: the most axes an op took up to this release, from runs of each op
+# with 5 to 8 axes in it and in today's runtime. Later releases before today's were not tried.
+_LIMITS_HOLD_IN = (2, 14, 9)
+_MOST_AXES = {"L2_NORMALIZATION": 4, "SLICE": 5, "STRIDED_SLICE": 5}
+# Beyond these the process is aborted, and only where the two sides have to be broadcast.
+_MOST_AXES_TO_BROADCAST = {"LOGICAL_AND": 4, "LOGICAL_OR": 4}
+
 
 def release(text: str) -> tuple[int, ...]:
     """``2.14`` → ``(2, 14, 0)``.
@@ -63,8 +70,9 @@ class Reason:
 
     def __str__(self) -> str:
         what = self.detail or f"version {self.version}"
-        need = f"needs {self.needs}" if self.needs else "no release is known to run it"
-        return f"{self.op} {what} ({self.tensor}): {need}"
+        place = f" ({self.tensor})" if self.tensor else ""
+        unknown = "" if self.detail else ": no release is known to run it"
+        return f"{self.op} {what}{place}" + (f": needs {self.needs}" if self.needs else unknown)
 
 
 def reasons(file: TfliteFile, runtime: str) -> list[Reason]:
@@ -99,4 +107,14 @@ def _by_version(op: Operator, graph: Subgraph, have: tuple[int, ...]) -> Optiona
 
 
 def _by_limit(op: Operator, graph: Subgraph, have: tuple[int, ...]) -> Optional[Reason]:
-    return None
+    if have > _LIMITS_HOLD_IN:
+        return None
+    sizes = [graph.tensors[i].shape for i in op.inputs if i >= 0]
+    name, rank = op.op.name, max((len(s) for s in sizes), default=0)
+    most = _MOST_AXES.get(name)
+    if name in _MOST_AXES_TO_BROADCAST and len(set(sizes)) > 1:
+        most = _MOST_AXES_TO_BROADCAST[name]
+    if most is None or rank <= most:
+        return None
+    text = f"of {rank} axes, where {_LIMITS_HOLD_IN[0]}.{_LIMITS_HOLD_IN[1]} takes {most} at most"
+    return Reason(name, op.op.version, "", _tensor_name(op, graph), text)
