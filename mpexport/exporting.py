@@ -77,10 +77,14 @@ def _stem(source: str) -> str:
     return path.stem if path.suffix in (".keras", ".h5", ".hdf5") else path.name
 
 
-def default_output(source: str, name: str) -> Path:
-    """Beside the source, named after it."""
-    spec, _ = formats.resolve(name)
-    return Path(source).parent / f"{_stem(source)}{spec.suffix}"
+def default_output(source: str, spec: FormatSpec, options: Any) -> Path:
+    """Beside the source, named after it and after the variant that the options make."""
+    made = (
+        name.removeprefix(spec.name).replace("-", "_")
+        for name, values in spec.variants.items()
+        if all(getattr(options, option) == value for option, value in values.items())
+    )
+    return Path(source).parent / f"{_stem(source)}{next(made, '')}{spec.suffix}"
 
 
 def open_source(worker: Worker, source: SourceOptions, io_dtype: str) -> dict[str, Any]:
@@ -298,6 +302,7 @@ def _manifest_entry(file: ExportedFile, target: Target) -> dict[str, Any]:
         "size_bytes": file.artifact.size_bytes,
         "signatures": [s.to_json() for s in file.conversion.signatures],
         "precision": file.conversion.precision,
+        "notes": list(file.conversion.notes),
         "ops": file.contract.ops,
         "facts": file.contract.facts,
         "verified": bool(file.parity),

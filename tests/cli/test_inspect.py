@@ -88,3 +88,14 @@ def test_a_runtime_that_is_too_old_is_refused(
     assert hashlib.sha256(out.read_bytes()).hexdigest() == first
     assert cli("tflite", str(trained / "cnn.keras"), "--min-runtime", "new").code == 2
     assert cli("tflite", str(trained / "cnn.keras"), "--float16-accumulation").code == 2
+
+
+def test_a_variant_has_a_name_of_its_own() -> None:
+    from mpexport import exporting, formats
+
+    spec = formats.get("tflite")
+    names = [
+        exporting.default_output("/a/m.keras", spec, spec.options(weights=weights)).name
+        for weights in ("float32", "float16")
+    ]
+    assert names == ["m.tflite", "m_float16.tflite"]
