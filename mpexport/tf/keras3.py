@@ -13,6 +13,7 @@ from keras.src.export.export_utils import get_input_signature
 
 from mpexport.errors import ConversionError
 from mpexport.sources import SourceOptions
+from mpexport.tf import concrete
 
 
 def export_keras3(options: SourceOptions, directory: Path) -> None:
@@ -41,13 +42,23 @@ def export_model(model: keras.Model, directory: Path) -> None:
     def serve(*args: Any) -> Any:
         # `Model.export` leaves `training` open: layers that augment images then go on doing it,
         # since they call that their default.
-        return model(*args, training=False)
+        return _flat(model(*args, training=False))
 
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.add_endpoint("serve", serve, _input_signature(model))
     with _no_default_signature():
         archive.write_out(str(directory), verbose=False)
+
+
+def _flat(outputs: Any) -> Any:
+    """Outputs in outputs, which no signature can have, one after the other; else as they are."""
+    values = outputs.values() if isinstance(outputs, dict) else outputs
+    if isinstance(outputs, (dict, list, tuple)) and any(
+        isinstance(v, (dict, list, tuple)) for v in values
+    ):
+        return concrete.named_outputs(outputs)
+    return outputs
 
 
 def _input_signature(model: keras.Model) -> Any:
