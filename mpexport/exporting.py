@@ -168,6 +168,7 @@ def produce(
                                     file.target.spec.name,
                                     file.conversion.precision,
                                     key,
+                                    _is_clamped(file),
                                 ),
                                 key,
                                 references,
@@ -220,7 +221,12 @@ def _run_references(
     signature = Signature.from_json(described["original_signatures"][key])
     cases = make_cases(signature, [s for _, s in having], inputs, described["ranges"][key])
     rounded = any(has_rounded_weights(f.conversion.precision) for f, _ in having)
-    references.run(key, cases, rounded=rounded)
+    clamped = any(_is_clamped(f) for f, _ in having)
+    references.run(key, cases, rounded=rounded, clamped=clamped)
+
+
+def _is_clamped(file: Written) -> bool:
+    return any(c.kind == "weight-clamped" for c in file.conversion.changes)
 
 
 def _refuse_failed(file: Written, reports: list[ParityReport]) -> None:

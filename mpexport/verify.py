@@ -51,12 +51,15 @@ class RunFile:
         format: Format name.
         precision: ``float32``, ``float16-weights`` or ``float16``.
         signature: Signature to run; None for the only one.
+        is_clamped: Whether weights were clamped to what float16 holds. The model with its weights
+            clamped is the reference then, and the trained one says nothing.
     """
 
     path: Path
     format: str
     precision: str = "float32"
     signature: Optional[str] = None
+    is_clamped: bool = False
 
 
 def fixed_batch(signatures: list[Signature]) -> int:
@@ -126,12 +129,15 @@ class References:
         self.cases: dict[str, list[TensorSet]] = {}
         self.facts: dict[str, dict[str, Any]] = {}
 
-    def run(self, key: str, cases: list[TensorSet], *, rounded: bool) -> None:
+    def run(
+        self, key: str, cases: list[TensorSet], *, rounded: bool, clamped: bool = False
+    ) -> None:
         """Runs all cases of one signature in the worker."""
         self.cases[key] = cases
         for i, case in enumerate(cases):
             save_npy_dir(case, self._folder / key / "inputs" / str(i))
         kinds = ["trained", "reference"] + (["rounded"] if rounded else [])
+        kinds += ["clamped"] if clamped else []
         self.facts[key] = self._worker.call(
             "reference",
             key=key,
@@ -216,7 +222,7 @@ def compare_file(
     cases = references.cases[key]
     facts = references.facts[key]
     outputs, environment = run_file(worker, file, references.inputs(key), num_threads)
-    expected = references.outputs(key, "reference") or []
+    expected = references.outputs(key, "clamped" if file.is_clamped else "reference") or []
     floor = references.outputs(key, "rounded") if file.precision == "float16-weights" else None
     faults: tuple[TensorComparison, ...] = ()
     if file.precision == "float16":
@@ -227,7 +233,7 @@ def compare_file(
         expected,
         outputs,
         tolerances or default_for("float32"),
-        trained=references.outputs(key, "trained"),
+        trained=None if file.is_clamped else references.outputs(key, "trained"),
         floor=floor,
         k=HALF_K if file.precision == "float16" else 2.0,
         precision=file.precision,

@@ -96,11 +96,11 @@ def _reference(
         session: The worker's state.
         key: Signature key.
         cases: Directories of input arrays.
-        kinds: Of ``trained``, ``reference`` and ``rounded``.
+        kinds: Of ``trained``, ``reference``, ``rounded`` and ``clamped``.
         output: Results go to ``output/KIND/INDEX``.
     """
     from mpexport.tensors import load_npy_dir, save_npy_dir
-    from mpexport.tf import reference
+    from mpexport.tf import reference, weights
 
     model = _opened(session)
     names = [s.name for s in model.program.entries[key].inputs]
@@ -111,6 +111,7 @@ def _reference(
         if kind != "trained":
             made = reference.make_reference(model, key, round_weights=kind == "rounded")
             function, answer[f"{kind}_dtype"] = made.function, made.dtype
+        damages = weights.float16_damage(model, key) if kind == "clamped" else []
         for i, case in enumerate(cases):
             inputs = load_npy_dir(Path(case))
             if function is None:
@@ -119,7 +120,8 @@ def _reference(
                     answer["trained_unavailable"] = reason
                     break
             else:
-                outputs = reference.run(function, names, inputs)
+                with weights.clamped(model, key, damages):
+                    outputs = reference.run(function, names, inputs)
             save_npy_dir(outputs, Path(output) / kind / str(i))
     return answer
 

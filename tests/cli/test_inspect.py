@@ -99,3 +99,26 @@ def test_a_variant_has_a_name_of_its_own() -> None:
         for weights in ("float32", "float16")
     ]
     assert names == ["m.tflite", "m_float16.tflite"]
+
+
+@pytest.mark.parametrize("words", [("tflite", "--float16"), ("onnx", "--weights", "float16")])
+def test_a_clamped_file_is_proved_against_the_clamped_model(
+    words: tuple[str, ...], cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    import keras
+
+    layer = keras.layers.Dense(3, dtype="mixed_bfloat16", name="d")
+    model = keras.Sequential([keras.Input((6,), name="x"), layer])
+    kernel, bias = layer.get_weights()
+    kernel[2, 1] = 1e6
+    layer.set_weights([kernel, bias])
+    model.save(tmp_path / "m.keras")
+    command = (words[0], str(tmp_path / "m.keras"), *words[1:], "--json")
+    refused = cli(*command)
+    assert refused.code == 5
+    assert "kernel:0 (1 above 65504, worst 1e+06 at [2, 1])" in refused.out
+    ended = cli(*command, "--allow-clamp")
+    assert ended.code == 0, ended.out
+    assert "weights were clamped to ±65504" in " ".join(
+        w["message"] for w in json.loads(ended.out)["warnings"]
+    )
