@@ -25,7 +25,7 @@ class _Half:
         self._count = 0
 
     def weight(self, *shape: int) -> Any:
-        values = self.rng.standard_normal(shape).astype(np.float32) / np.sqrt(shape[0])
+        values = np.float32(self.rng.standard_normal(shape) / np.sqrt(shape[0]))
         variable = self.tf.Variable(values)
         setattr(self.module, f"w{self._count}", variable)
         self._count += 1
