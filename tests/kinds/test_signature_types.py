@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.tf, pytest.mark.litert, pytest.mark.ort]
 
 def saved_signature(made: Any, scratch: Path) -> dict[str, Any]:
     """As TensorFlow reads it from the SavedModel."""
-    inputs = {f"serving_default/{k}": v for k, v in made.source.inputs.items()}
+    keys = ("serve", "serving_default")  # both call the same function
+    inputs = {f"{key}/{k}": v for key in keys for k, v in made.source.inputs.items()}
     np.savez(scratch / "in.npz", **inputs)
     answer = run_child("saved_model.py", made.path, scratch / "in.npz", scratch / "out.npz")
     return json.loads(answer)["signatures"]["serving_default"]

@@ -421,6 +421,7 @@ def save_text(folder: Path) -> None:
 def save_half_on_the_same_object(folder: Path) -> None:
     """A mixed model after someone has set the global policy and its weights again."""
     model = as_policy(MIXED, image_classifier)
+    spread(model)
     keras.mixed_precision.set_global_policy("float32")
     model.set_weights(model.get_weights())
     model.save(folder / "policy_set_afterwards.keras")
