@@ -105,8 +105,10 @@ def _reference(
     model = _opened(session)
     names = [s.name for s in model.program.entries[key].inputs]
     answer: dict[str, Any] = {}
+    state = reference.State(model, key)
     for kind in kinds:
         session.progress(f"running the {kind} model")
+        state.restore()
         function = None
         if kind != "trained":
             made = reference.make_reference(model, key, round_weights=kind == "rounded")
@@ -123,6 +125,7 @@ def _reference(
                 with weights.clamped(model, key, damages):
                     outputs = reference.run(function, names, inputs)
             save_npy_dir(outputs, Path(output) / kind / str(i))
+    state.restore()
     return answer
 
 
