@@ -237,6 +237,7 @@ def compare_file(
         floor=floor,
         k=HALF_K if file.precision == "float16" else 2.0,
         precision=file.precision,
+        constant=facts["constant_outputs"],
     )
     notes: tuple[str, ...] = ()
     if "trained_unavailable" in facts:

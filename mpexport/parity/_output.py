@@ -37,6 +37,7 @@ class OutputState:
         k: float,
         *,
         computes_half: bool = False,
+        is_constant: bool = False,
     ) -> None:
         """Starts without cases.
 
@@ -47,7 +48,9 @@ class OutputState:
             scale: max|r| over all cases.
             k: How many times a floor is still no fault.
             computes_half: Whether the floor is that of computing in float16, not of its weights.
+            is_constant: Whether it depends on no input, so that one number is all to be seen of it.
         """
+        self._is_constant = is_constant
         self._computes_half = computes_half
         self._name, self._bound, self._explained = name, bound, explained
         self._scale, self._k = scale, k
@@ -196,7 +199,7 @@ class OutputState:
             return Verdict.INCONCLUSIVE, row.REFERENCE_UNUSABLE, text
         if self._is_exact:
             return Verdict.PASS, row.OK, "equal"
-        if self._sums.low >= self._sums.high:
+        if self._sums.low >= self._sums.high and not self._is_constant:
             text = "all of the reference is one number, which proves nothing"
             return Verdict.INCONCLUSIVE, row.NO_EVIDENCE, text
         return Verdict.PASS, cause, message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -47,6 +47,7 @@ def compare_cases(
     floor: Cases | None = None,
     k: float = 2.0,
     precision: str = "float32",
+    constant: Collection[str] = (),
 ) -> tuple[TensorComparison, ...]:
     """Compares the outputs of several cases; one row per output over all of them.
 
@@ -56,8 +57,8 @@ def compare_cases(
     max|c - r| <= k·max|t - r| (no further from the reference than the trained model t), or when
     |c - r| <= k·max|f - r| + the float32 bound (no further than rounding to float16 moves the
     reference: that of the weights, or of everything a float16 file rounds). It is inconclusive when
-    nothing was compared, the reference has a NaN, or all of the reference is one number. Integers,
-    booleans and strings must be equal.
+    nothing was compared, the reference has a NaN, or all of the reference is one number though it
+    depends on the inputs. Integers, booleans and strings must be equal.
 
     Args:
         references: Outputs by name, one set per case.
@@ -68,6 +69,7 @@ def compare_cases(
             rounding is emulated. Give the float32 bound with it.
         k: How many times the trained error or the rounding error is still no fault.
         precision: The candidate's, for telling a ``precision`` failure from a ``conversion`` one.
+        constant: Outputs that depend on no input.
 
     Returns:
         Rows in the order of the reference's outputs, extra ones of the candidate last.
@@ -92,6 +94,7 @@ def compare_cases(
             _scale(name, references),
             k,
             computes_half=precision == "float16",
+            is_constant=name in constant,
         )
         for i, (r, c) in enumerate(zip(references, candidates)):
             if name not in r:

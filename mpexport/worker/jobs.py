@@ -101,10 +101,11 @@ def _reference(
     """
     from mpexport.tensors import load_npy_dir, save_npy_dir
     from mpexport.tf import reference, weights
+    from mpexport.tf.dependence import constant_outputs
 
     model = _opened(session)
     names = [s.name for s in model.program.entries[key].inputs]
-    answer: dict[str, Any] = {}
+    answer: dict[str, Any] = {"constant_outputs": constant_outputs(model.program, key)}
     state = reference.State(model, key)
     for kind in kinds:
         session.progress(f"running the {kind} model")

@@ -45,7 +45,7 @@ class Known:
     def __init__(self, folder: Path, reference: Any, rounded: Any, trained: Any = None) -> None:
         save_npy_dir({"x": X}, folder / "0")
         self.cases = {"f": [{"x": X}]}
-        self.facts: dict[str, Any] = {"f": {"reference_dtype": "float64"}}
+        self.facts: dict[str, Any] = {"f": {"reference_dtype": "float64", "constant_outputs": []}}
         self._folder = folder
         self._outputs = {"reference": reference, "rounded": rounded, "trained": trained}
 

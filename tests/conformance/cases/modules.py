@@ -257,12 +257,12 @@ def _half_input(m: _Half) -> Saved:
 
 
 def _passed_through(m: _Half) -> Saved:
-    """An output that is an input, and one that comes twice."""
+    """An output that is an input, one that is a constant, one that comes twice."""
     w = m.weight(4, 3)
 
     def call(x: Any) -> Any:
         y = m.dense(x, w)
-        return {"x_again": m.tf.identity(x), "y": y, "z": y}
+        return {"x_again": m.tf.identity(x), "version": m.tf.constant([3.0]), "y": y, "z": y}
 
     return m.save(call, m.spec("x", None, 4))
 
