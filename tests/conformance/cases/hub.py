@@ -70,23 +70,32 @@ def _deeplab(models: Any) -> Any:
 
 
 def _segformer(models: Any) -> Any:
+    keras = importlib.import_module("keras")
     encoder = models.MiTBackbone(**_MIT)
     backbone = models.SegFormerBackbone(image_encoder=encoder, projection_filters=8)
-    return models.SegFormerImageSegmenter(backbone, num_classes=3)
+    # It leaves its input to be named by a count, which is another one in 16 bits.
+    images = keras.Input((_SIDE, _SIDE, 3), name="images")
+    return keras.Model(images, models.SegFormerImageSegmenter(backbone, num_classes=3)(images))
 
 
 def _sam(models: Any) -> Any:
     layers = importlib.import_module("keras_hub").layers
+    config = importlib.import_module("keras").config
+    policy = config.dtype_policy()
+    # Half coordinates times a matrix that it casts to float32: TensorFlow refuses to trace that.
+    config.set_dtype_policy("float32")
+    prompt_encoder = layers.SAMPromptEncoder(
+        hidden_size=8, image_embedding_size=(4, 4), input_image_size=(_SIDE, _SIDE),
+        mask_in_channels=16,
+    )  # fmt: skip
+    config.set_dtype_policy(policy)
     return models.SAMBackbone(
         image_encoder=models.ViTDetBackbone(
             hidden_size=16, num_layers=2, intermediate_dim=32, num_heads=4,
             global_attention_layer_indices=[1], patch_size=16, num_output_channels=8,
             window_size=2, image_shape=(_SIDE, _SIDE, 3),
         ),
-        prompt_encoder=layers.SAMPromptEncoder(
-            hidden_size=8, image_embedding_size=(4, 4), input_image_size=(_SIDE, _SIDE),
-            mask_in_channels=16,
-        ),
+        prompt_encoder=prompt_encoder,
         mask_decoder=layers.SAMMaskDecoder(
             num_layers=2, hidden_size=8, intermediate_dim=32, num_heads=4, embedding_dim=8,
             num_multimask_outputs=3, iou_head_depth=3, iou_head_hidden_dim=8,
