@@ -250,7 +250,7 @@ class OutputState:
             measured["kl_mean"] = seen.divergence.mean
             measured["kl_max"] = seen.divergence.largest
         if seen.worst is not None:
-            measured["worst_case"], measured["worst_index"] = seen.worst.case, seen.worst.index
+            measured["worst_case"], measured["worst_index"] = seen.worst.case, seen.worst.place
             measured["worst_reference"] = seen.worst.reference
             measured["worst_candidate"] = seen.worst.candidate
         return TensorComparison(

@@ -16,7 +16,7 @@ class Worst(NamedTuple):
 
     size: float
     case: int
-    index: tuple[int, ...]
+    place: tuple[int, ...]
     reference: Value
     candidate: Value
 
@@ -24,7 +24,7 @@ class Worst(NamedTuple):
 def worse(one: Worst | None, other: Worst | None) -> Worst | None:
     """The one with the larger error; of equals the first in order of cases and elements."""
     known = [w for w in (one, other) if w is not None]
-    return min(known, key=lambda w: (-w.size, w.case, w.index)) if known else None
+    return min(known, key=lambda w: (-w.size, w.case, w.place)) if known else None
 
 
 @dataclass
@@ -99,8 +99,8 @@ class Seen:
         if values["structure"] is not None:
             values["structure"] = tuple(values["structure"])
         if values["worst"] is not None:
-            size, case, index, r, c = values["worst"]
-            values["worst"] = Worst(size, case, tuple(index), r, c)
+            size, case, place, r, c = values["worst"]
+            values["worst"] = Worst(size, case, tuple(place), r, c)
         return cls(**values)
 
 
