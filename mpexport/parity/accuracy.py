@@ -48,7 +48,7 @@ class PairedAccuracy:
             UsageError: A label is no column.
         """
         classes = reference.shape[1]
-        if labels.size and not (0 <= int(labels.min()) and int(labels.max()) < classes):
+        if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
             raise UsageError(
                 f"labels from {labels.min()} to {labels.max()} for an output of {classes} classes",
                 hint="labels are the numbers of the columns, from 0 on",
