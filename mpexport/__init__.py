@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 _PUBLIC: dict[str, str] = {
     "Artifact": "mpexport.artifacts",
     "ExportResult": "mpexport.results",
-    "InputOptions": "mpexport.verify",
+    "InputOptions": "mpexport.parity.cases",
     "LatencyReport": "mpexport.latency.report",
     "ModelHandle": "mpexport.results",
     "MpExportError": "mpexport.errors",

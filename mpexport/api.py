@@ -25,12 +25,12 @@ from mpexport.exporting import (
 from mpexport.findings import Verdict
 from mpexport.latency.report import LatencyReport
 from mpexport.optional import require_installed
+from mpexport.parity.cases import InputOptions
 from mpexport.parity.report import ParityReport
 from mpexport.precision import PrecisionReport
 from mpexport.results import ExportResult, ModelHandle, RunOptions
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions, sniff
-from mpexport.verify import InputOptions
 
 Model = Union[str, "os.PathLike[str]", "ModelHandle", Any]
 

@@ -27,7 +27,7 @@ from rich.table import Table
 import mpexport
 from mpexport.errors import MpExportError
 from mpexport.results import ExportedFile, RunOptions
-from mpexport.verify import InputOptions
+from mpexport.parity.cases import InputOptions
 from sample_models.errors import OutputError, SampleModelError
 from sample_models.train import train
 

@@ -152,7 +152,7 @@ def _parts(path: Path) -> list[Any]:
     )
 
 
-def read_batches(path: Path, batch: int) -> Iterator[TensorSet]:
+def read_batches(path: Path, batch: int, *, exact: bool = False) -> Iterator[TensorSet]:
     """The samples of a file or directory, ``batch`` at a time.
 
     A batch doesn't reach over the end of a file: the last one of each may be smaller.
@@ -160,11 +160,13 @@ def read_batches(path: Path, batch: int) -> Iterator[TensorSet]:
     Args:
         path: See the module.
         batch: At least 1.
+        exact: Whether a smaller batch is an error.
 
     Raises:
         InputError: Missing or damaged.
         UnsafeModelError: Pickled objects; they are not read.
-        UsageError: The arrays of one file disagree in their number of samples.
+        UsageError: The arrays of one file disagree in their number of samples, or that number is
+            no multiple of ``batch`` with ``exact``.
         InconclusiveError: There are no samples at all.
     """
     if batch < 1:
@@ -174,6 +176,10 @@ def read_batches(path: Path, batch: int) -> Iterator[TensorSet]:
         with part as columns:
             rows = _sample_count(path, columns)
             total += rows
+            if exact and rows % batch:
+                raise UsageError(
+                    f"{path}: {rows} samples are no multiple of the fixed batch {batch}"
+                )
             for start in range(0, rows, batch):
                 count = min(batch, rows - start)
                 with _readable(path):

@@ -27,11 +27,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from mpexport import plugins
-from mpexport.errors import InputError, UsageError
+from mpexport.errors import UsageError
 from mpexport.findings import Verdict
 from mpexport.parity.report import ParityReport
 from mpexport.parity.row import TensorComparison
@@ -131,29 +130,11 @@ class Missed:
     message: str
 
 
-def load(path: Path) -> Gate:
-    """Reads a gate file.
-
-    Raises:
-        InputError: Missing, or no TOML.
-        UsageError: A key nobody knows, or a value that is no limit; names it.
-    """
-    import tomllib
-
-    try:
-        data = tomllib.loads(path.read_text("utf-8"))
-    except OSError as e:
-        raise InputError(f"{path}: {e.strerror or e}", where=str(path)) from e
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
-        raise InputError(f"{path}: no TOML: {e}", where=str(path)) from e
-    return parse(data, str(path))
-
-
 def parse(data: Mapping[str, Any], where: str) -> Gate:
     """A gate from the content of its file.
 
     Raises:
-        UsageError: See `load`.
+        UsageError: A key nobody knows, or a value that is no limit; names it.
     """
     _known(data, ("version", "samples", "tolerance", "outputs", "budgets"), where)
     if data.get("version") != VERSION:

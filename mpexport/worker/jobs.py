@@ -25,6 +25,21 @@ class Session:
     def __init__(self, progress: Callable[[str], None]) -> None:
         self.progress = progress
         self.model: Optional[NormalizedModel] = None
+        # References made of the model, and the file that ran last, for calls with more cases.
+        self.references: dict[tuple[str, str], Any] = {}
+        self.opened: Optional[tuple[Any, Any]] = None
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        self.model = None
+        self.references = {}
+        self.close_file()
+
+    def close_file(self) -> None:
+        """Closes the file that ran last."""
+        if self.opened is not None:
+            self.opened[1].close()
+            self.opened = None
 
     def run(self, job: str, args: dict[str, Any]) -> dict[str, Any]:
         """Does one job by name."""
@@ -36,7 +51,7 @@ class Session:
 
 def _reset(session: Session) -> dict[str, Any]:
     """Lets go of the model, for a worker that will be given another one."""
-    session.model = None
+    session.close()
     return {}
 
 
@@ -53,6 +68,7 @@ def _open(session: Session, source: dict[str, Any], io_dtype: str, cwd: str) -> 
     from mpexport.tf.load import load
     from mpexport.tf.normalized import normalize
 
+    session.close()
     loaded = load(options, Path(os.environ["TMPDIR"]))
     session.progress("normalizing")
     session.model = normalize(loaded, io_dtype)
@@ -88,7 +104,7 @@ def _convert(
 
 
 def _reference(
-    session: Session, key: str, cases: list[str], kinds: list[str], output: str
+    session: Session, key: str, cases: list[str], kinds: list[str], output: str, keep: bool
 ) -> dict[str, Any]:
     """Runs the trained model and the references on stored cases.
 
@@ -98,6 +114,8 @@ def _reference(
         cases: Directories of input arrays.
         kinds: Of ``trained``, ``reference`` and ``rounded``.
         output: Results go to ``output/KIND/INDEX``.
+        keep: Whether more cases will follow; the references, with their own copies of the weights,
+            then stay.
     """
     from mpexport.tensors import load_npy_dir, save_npy_dir
     from mpexport.tf import reference
@@ -109,7 +127,11 @@ def _reference(
         session.progress(f"running the {kind} model")
         function = None
         if kind != "trained":
-            made = reference.make_reference(model, key, round_weights=kind == "rounded")
+            made = session.references.get((key, kind))
+            if made is None:
+                made = reference.make_reference(model, key, round_weights=kind == "rounded")
+            if keep:
+                session.references[key, kind] = made
             function, answer[f"{kind}_dtype"] = made.function, made.dtype
         for i, case in enumerate(cases):
             inputs = load_npy_dir(Path(case))
@@ -158,14 +180,15 @@ def _run(
 
     spec = _runtime(format, runtime)
     session.progress(f"running {os.path.basename(path)} in {spec.name}")
-    opened = spec.open(Path(path), RuntimeOptions(**options))
-    try:
-        for i, case in enumerate(cases):
-            outputs = run_in_chunks(opened, load_npy_dir(Path(case)))
-            save_npy_dir(outputs, Path(output) / str(i))
-        return {"environment": opened.environment(), "signature": opened.signature.to_json()}
-    finally:
-        opened.close()
+    wanted = (spec.name, path, options)
+    if session.opened is None or session.opened[0] != wanted:
+        session.close_file()
+        session.opened = (wanted, spec.open(Path(path), RuntimeOptions(**options)))
+    opened = session.opened[1]
+    for i, case in enumerate(cases):
+        outputs = run_in_chunks(opened, load_npy_dir(Path(case)))
+        save_npy_dir(outputs, Path(output) / str(i))
+    return {"environment": opened.environment(), "signature": opened.signature.to_json()}
 
 
 def _emulate(
