@@ -60,6 +60,7 @@ test-heavy: $(STAMP) ## the tests with large models: minutes, gigabytes
 	$(BIN)/python -m pytest -m heavy $(ARGS)
 
 conformance: $(STAMP) $(TFLITE_STAMP) ## every model of the suite through every target, beside the bare tools
+	$(BIN)/python $(PIP) install --quiet --group hub
 	$(BIN)/python -m tests.conformance.run $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m tests.conformance.table)
 

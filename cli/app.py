@@ -41,6 +41,11 @@ def build_app() -> App:
         help="Export a model to several formats, into one release folder with a manifest.",
     )
     app.command(
+        f"{__package__}.inspect:inspect",
+        name="inspect",
+        help="Tell what exported files hold and which runtime they need.",
+    )
+    app.command(
         f"{__package__}.parity:parity",
         name="parity",
         help="Compare exported files with a model, or with another exported file.",

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _PUBLIC: dict[str, str] = {
     "Artifact": "mpexport.artifacts",
     "ExportResult": "mpexport.results",
+    "FileReport": "mpexport.inspection",
     "InputOptions": "mpexport.parity.cases",
     "LatencyReport": "mpexport.latency.report",
     "ModelHandle": "mpexport.results",
@@ -27,6 +28,7 @@ _PUBLIC: dict[str, str] = {
     "compare": "mpexport.api",
     "convert": "mpexport.api",
     "export": "mpexport.api",
+    "inspect": "mpexport.api",
     "load": "mpexport.api",
     "measure": "mpexport.api",
     "normalize": "mpexport.api",

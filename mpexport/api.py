@@ -1,4 +1,4 @@
-"""The verbs of mpexport: load, check, normalize, convert, export, compare, measure.
+"""The verbs of mpexport: load, check, normalize, convert, export, inspect, compare, measure.
 
 Nothing here imports a framework: models and files are touched by worker processes only.
 """
@@ -23,6 +23,7 @@ from mpexport.exporting import (
     produce,
 )
 from mpexport.findings import Verdict
+from mpexport.inspection import FileReport, inspect_file
 from mpexport.latency.report import LatencyReport
 from mpexport.optional import require_installed
 from mpexport.parity.cases import InputOptions
@@ -218,6 +219,19 @@ def export(
         result = finish(out, source, produced, inputs or InputOptions(), targets)
         out.commit()
     return result
+
+
+def inspect(file: Union[str, os.PathLike[str]]) -> FileReport:
+    """Tells what a TFLite or ONNX file holds, and which runtime it needs.
+
+    Args:
+        file: Its path.
+
+    Raises:
+        InputError: Missing, damaged, or no format of ours.
+        UsageError: A SavedModel, which `check` tells of.
+    """
+    return inspect_file(Path(file), parity_runs.format_of(Path(file)).name)
 
 
 def compare(

@@ -43,12 +43,11 @@ def is_exported_file(path: Path) -> bool:
     return not path.is_dir() and formats.detect(path) is not None
 
 
-def exported_file(path: Path) -> RunFile:
-    """Recognizes an exported file by content.
+def format_of(path: Path) -> formats.FormatSpec:
+    """The format of an exported file, told from its content.
 
     Raises:
         InputError: Missing, or no format of ours.
-        MissingDependencyError: No runtime for it is installed.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or directory", where=str(path))
@@ -59,6 +58,17 @@ def exported_file(path: Path) -> RunFile:
             hint="expected TFLite, ONNX or a SavedModel",
             where=str(path),
         )
+    return spec
+
+
+def exported_file(path: Path) -> RunFile:
+    """Recognizes an exported file by content.
+
+    Raises:
+        InputError: Missing, or no format of ours.
+        MissingDependencyError: No runtime for it is installed.
+    """
+    spec = format_of(path)
     runtimes.require_any(spec.name)
     return RunFile(path.absolute(), spec.name)
 

@@ -70,10 +70,10 @@ HEAVY = {
 # functions of `formats`, `api` and `worker.jobs`; the latter, in the child, reach everything below.
 ROWS = [
     ["dtypes", "errors", "findings", "signature"],
-    ["optional", "plugins", "precision", "safety", "scratch", "sources"],
+    ["optional", "plugins", "precision", "safety", "scratch", "sources", "tflite_file"],
     ["artifacts", "tensors"],
     ["formats", "parity", "runtimes", "tf", "worker"],
-    ["latency"],
+    ["inspection", "latency"],
     ["render", "results", "verify"],
     ["exporting", "parity_runs"],
     ["api"],

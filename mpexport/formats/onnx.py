@@ -16,14 +16,21 @@ if TYPE_CHECKING:
 
 # A protobuf message cannot exceed 2 GiB; larger weights go to a file beside the model.
 EXTERNAL_DATA_BYTES = 2**31 - 2**20
-MIN_OPSET, MAX_OPSET = 13, 18
+# Up to 22 no op that tf2onnx writes changed its meaning, only the element types it takes.
+MIN_OPSET, MAX_OPSET = 13, 22
+# The newest that ONNX Runtime reads since 1.14. Later opsets have one op more that is of use here,
+# Gelu (20); ONNX Runtime fuses what stands for it below 20 when it loads a file.
+DEFAULT_OPSET = 18
 
 
 @dataclass(frozen=True)
 class OnnxOptions:
     """Options of the onnx format."""
 
-    opset: int = field(default=18, metadata={"help": "Opset of the standard domain."})
+    opset: int = field(
+        default=DEFAULT_OPSET,
+        metadata={"help": f"Opset of the standard domain, {MIN_OPSET} to {MAX_OPSET}."},
+    )
     weights: str = field(
         default="float32",
         metadata={
@@ -67,28 +74,34 @@ class OnnxOptions:
 
 
 def _convert(model: NormalizedModel, path: Path, options: OnnxOptions) -> Conversion:
+    from mpexport.tf import weights
     from mpexport.tf.onnx_precision import rewrite, storage, trained
     from mpexport.tf.to_onnx import build_onnx
-    from mpexport.tf.weights import refuse_outside_float16
 
     key = model.source.choose()
     computes_half, stores_half = options.precision == "float16", options.weights == "float16"
-    # With layers kept in float32, only the weights of the others matter: `rewrite` looks at those.
-    if (computes_half or stores_half) and not options.allow_clamp and not options.keep_float32:
-        refuse_outside_float16(model, key)
-    proto, signature = build_onnx(model, key, options.opset)
+    damages: list[weights.Damage] = []
     changes: list[Change] = []
     notes = list(model.notes)
+    # With layers kept in float32, only the weights of the others matter: `rewrite` looks at those.
+    if (computes_half or stores_half) and not options.keep_float32:
+        damages = weights.float16_damage(model, key)
+        found, changes = weights.accept(damages, allow_clamp=options.allow_clamp)
+        notes += found
+    with weights.clamped(model, key, damages):
+        proto, signature = build_onnx(model, key, options.opset)
+    clamps = options.allow_clamp and bool(options.keep_float32)
     if computes_half:
         keep, single = tuple(options.keep_float32), trained.float32_nodes(model.original)
-        changes += rewrite.compute_in_float16(proto, keep, single, clamp=options.allow_clamp)
-        if not any(c.kind == rewrite.HALF_NODE for c in changes):
+        made = rewrite.compute_in_float16(proto, keep, single, clamp=clamps)
+        if not any(c.kind == rewrite.HALF_NODE for c in made):
             notes.append("nothing computes in float16: every op is kept in float32")
+        changes += made
     if stores_half:
-        changes += storage.store_float16(proto, clamp=options.allow_clamp)
-    clamped = [c.where for c in changes if c.kind == "weight-clamped"]
-    if clamped:
-        notes.append(f"weights were clamped to ±65504: {', '.join(clamped)}")
+        changes += storage.store_float16(proto, clamp=clamps)
+    late = [c.where for c in changes if c.kind == "weight-clamped"] if clamps else []
+    if late:
+        notes.append(f"weights were clamped to ±65504: {', '.join(late)}")
     _save(proto, path, external=storage.weight_bytes(proto) > EXTERNAL_DATA_BYTES)
     stored = "float16-weights" if stores_half else "float32"
     precision = "float16" if computes_half else stored

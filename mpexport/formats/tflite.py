@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from mpexport import dtypes
 from mpexport.errors import ConversionError, UsageError
 from mpexport.formats import Contract, Conversion, FormatSpec, head, side_violations
 from mpexport.signature import Shape, Signature, TensorSpec, batch_shapes
 
 if TYPE_CHECKING:
     from mpexport.tf.normalized import NormalizedModel
+    from mpexport.tf.to_tflite import Converted
+    from mpexport.tflite_file.reader import TfliteFile
 
 # Offsets in a flatbuffer are 32 bits, signed.
 LIMIT_BYTES = 2**31 - 1
@@ -38,11 +43,37 @@ class TfliteOptions:
         metadata={"help": "Fix the shape of one input.", "metavar": "NAME:[1,28,28]"},
     )
 
+    allow_clamp: bool = field(
+        default=False,
+        metadata={"help": "Clamp weights that float16 cannot hold, instead of refusing them."},
+    )
+
+    float16_accumulation: bool = field(
+        default=False,
+        metadata={"help": "Let accelerators that can do so sum up in float16; needs --float16."},
+    )
+    min_runtime: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "Oldest TFLite runtime that must run the file, for example 2.14.",
+            "metavar": "VERSION",
+        },
+    )
+
     def __post_init__(self) -> None:
-        """Raises `UsageError` for a batch below 1 or a shape that cannot be read."""
+        """Raises `UsageError` for values that cannot be read, and for options without effect."""
         if self.batch is not None and self.batch < 1:
             raise UsageError(f"batch {self.batch}: must be at least 1")
         parse_input_shapes(self.input_shape)
+        if self.min_runtime is not None:
+            from mpexport.tflite_file.requirements import release
+
+            release(self.min_runtime)
+        if self.float16_accumulation and self.weights != "float16":
+            raise UsageError(
+                "--float16-accumulation means nothing without --float16",
+                hint="accelerators compute in float16 only where weights are stored in it",
+            )
 
 
 def parse_input_shapes(texts: tuple[str, ...]) -> dict[str, Shape]:
@@ -81,8 +112,7 @@ def _requested_shapes(signature: Signature, options: TfliteOptions) -> dict[str,
 
 
 def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conversion:
-    from mpexport.tf.to_tflite import convert_signature
-    from mpexport.tf.weights import refuse_outside_float16
+    from mpexport.tf import weights
 
     key = model.source.choose()
     signature = model.signature(key)
@@ -95,69 +125,135 @@ def _convert(model: NormalizedModel, path: Path, options: TfliteOptions) -> Conv
             hint="--float16 halves them" if not half and size // 2 < LIMIT_BYTES else "use onnx",
             where="weights",
         )
+    damages = weights.float16_damage(model, key) if half else []
+    found, changes = weights.accept(damages, allow_clamp=options.allow_clamp)
     if half:
-        refuse_outside_float16(model, key)
-    converted = convert_signature(model, key, shapes, half)
-    path.write_bytes(converted.content)
+        with weights.clamped(model, key, damages) as is_clamped:
+            made = _write_float16(model, key, shapes, path, options, in_memory=is_clamped)
+    else:
+        made = _write_float32(model, key, shapes, path)
+    if options.min_runtime is not None:
+        _refuse_newer(path, options.min_runtime)
     inputs = tuple(
-        TensorSpec(s.name, converted.shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs
+        TensorSpec(s.name, made.shapes.get(s.name, s.shape), s.dtype) for s in signature.inputs
     )
-    precision = "float16-weights" if half else "float32"
     return Conversion(
-        (Signature(key, inputs, signature.outputs),), precision, (*model.notes, *converted.notes)
+        (Signature(key, inputs, signature.outputs),),
+        "float16-weights" if half else "float32",
+        (*model.notes, *made.notes, *found),
+        tuple(changes),
     )
+
+
+def _write_float32(
+    model: NormalizedModel, key: str, shapes: dict[str, Shape], path: Path
+) -> Converted:
+    from mpexport.tf.to_tflite import convert_signature
+
+    cache_key = _written_key(key, shapes)
+    if cache_key in model.written:
+        source, made = model.written[cache_key]
+        shutil.copyfile(source, path)
+        return made
+    converted = convert_signature(model, key, shapes)
+    path.write_bytes(converted.content)
+    model.written[cache_key] = (path, replace(converted, content=b""))
+    return converted
+
+
+def _write_float16(
+    model: NormalizedModel,
+    key: str,
+    shapes: dict[str, Shape],
+    path: Path,
+    options: TfliteOptions,
+    *,
+    in_memory: bool,
+) -> Converted:
+    """Derives the file from the float32 one: the one written before, or one made for it."""
+    from mpexport.tf.tflite_float16 import store_float16
+    from mpexport.tf.to_tflite import convert_signature
+
+    large = model.weight_bytes([key]) > LIMIT_BYTES
+    marked = options.float16_accumulation
+    cache_key = _written_key(key, shapes)
+    if in_memory or large or (model.is_last_use and cache_key not in model.written):
+        made = convert_signature(model, key, shapes, in_memory=in_memory, offsets=large)
+        path.write_bytes(store_float16(made.content, accumulation=marked))
+        return made
+    if cache_key not in model.written:
+        _write_float32(model, key, shapes, Path(tempfile.mkdtemp()) / "float32.tflite")
+    source, made = model.written[cache_key]
+    # Read, not mapped: the views of the packer would keep a map from being closed.
+    path.write_bytes(store_float16(source.read_bytes(), accumulation=marked))
+    return made
+
+
+def _written_key(key: str, shapes: dict[str, Shape]) -> tuple[Any, ...]:
+    return ("tflite", key, tuple(sorted(shapes.items())))
+
+
+def _refuse_newer(path: Path, runtime: str) -> None:
+    from mpexport.tflite_file.reader import open_tflite
+    from mpexport.tflite_file.requirements import reasons
+
+    with open_tflite(path) as file:
+        found = reasons(file, runtime)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise ConversionError(
+            f"TFLite {runtime} does not run {found[0]}{more}",
+            hint=found[0].way_out,
+            where=found[0].tensor,
+            details={"reasons": [str(r) for r in found]},
+        )
 
 
 def _check(path: Path, promised: Conversion, options: TfliteOptions) -> Contract:
-    from tensorflow.lite.python import schema_py_generated as schema
+    from mpexport.tflite_file.op_versions import CUSTOM
+    from mpexport.tflite_file.reader import open_tflite
+    from mpexport.tflite_file.requirements import minimum_runtime
 
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
-    names = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k.startswith("_")}
-    types = {v: k for k, v in vars(schema.TensorType).items() if not k.startswith("_")}
     violations: list[str] = []
     ops: Counter[str] = Counter()
-    for graph in model.subgraphs:
-        widened = set()
-        for op in graph.operators:
-            code = model.operatorCodes[op.opcodeIndex]
-            builtin = max(code.builtinCode, code.deprecatedBuiltinCode)
-            name = names.get(builtin, f"builtin {builtin}")
-            if name == "CUSTOM":
-                custom = (code.customCode or b"").decode(errors="replace")
-                violations.append(f"custom op {custom}: a plain runtime cannot run it")
-                name = custom
-            ops[name] += 1
-            if name == "DEQUANTIZE":
-                widened.update(op.inputs.tolist())
-        for i, tensor in enumerate(graph.tensors):
-            kind = types.get(tensor.type, str(tensor.type))
-            stored = promised.precision == "float16-weights" and i in widened
-            if kind in ("FLOAT16", "BFLOAT16") and not stored:
-                violations.append(f"tensor {tensor.name.decode(errors='replace')} is {kind}")
-    violations += _signature_violations(model, promised.signatures[0], types)
-    facts: dict[str, Any] = {"schema_version": model.version}
-    for item in model.metadata or []:
-        if item.name == b"min_runtime_version":
-            raw = model.buffers[item.buffer].data
-            facts["min_runtime_version"] = bytes(raw).rstrip(b"\0").decode()
+    used = set()
+    with open_tflite(path) as file:
+        for graph in file.subgraphs:
+            widened: set[int] = set()
+            for op in graph.operators:
+                custom = op.op.name.startswith(f"{CUSTOM}:")
+                name = op.op.custom if custom else op.op.name
+                if custom:
+                    violations.append(f"custom op {name}: a plain runtime cannot run it")
+                ops[name] += 1
+                used.add((op.op.code, op.op.version))
+                if name == "DEQUANTIZE":
+                    widened.update(op.inputs)
+            for i, tensor in enumerate(graph.tensors):
+                stored = promised.precision == "float16-weights" and i in widened
+                if dtypes.is_16_bit_float(tensor.dtype) and not stored:
+                    violations.append(f"tensor {tensor.name} is {tensor.dtype}")
+        violations += _signature_violations(file, promised.signatures[0])
+        facts = {
+            "schema_version": file.schema_version,
+            "min_runtime_version": minimum_runtime(used),
+        }
     return Contract(tuple(violations), dict(sorted(ops.items())), facts)
 
 
-def _signature_violations(model: Any, promised: Signature, types: dict[int, str]) -> list[str]:
-    found = {s.signatureKey.decode(): s for s in model.signatureDefs or []}
-    if promised.key not in found:
-        return [f"signature {promised.key} is missing"]
-    signature = found[promised.key]
-    tensors = model.subgraphs[signature.subgraphIndex].tensors
-    ins, outs = (
-        {m.name.decode(): types[tensors[m.tensorIndex].type] for m in maps}
-        for maps in (signature.inputs, signature.outputs)
-    )
-    # An input that no output depends on is left out by the converter.
-    return [
-        *side_violations("input", promised.inputs, ins, may_lack=True),
-        *side_violations("output", promised.outputs, outs),
-    ]
+def _signature_violations(file: TfliteFile, promised: Signature) -> list[str]:
+    for key, graph, inputs, outputs in file.signatures():
+        if key == promised.key:
+            ins, outs = (
+                {name: graph.tensors[i].dtype for name, i in side.items()}
+                for side in (inputs, outputs)
+            )
+            # An input that no output depends on is left out by the converter.
+            return [
+                *side_violations("input", promised.inputs, ins, may_lack=True),
+                *side_violations("output", promised.outputs, outs),
+            ]
+    return [f"signature {promised.key} is missing"]
 
 
 SPEC = FormatSpec(

@@ -21,7 +21,8 @@ _ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS = 1, 3, 6, 
 _TENSOR_TYPE, _TENSOR_NAME = 2, 8
 _VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR, _TENSOR_ELEMENT = 1, 2, 1, 1
 
-_Field = tuple[int, Union[int, tuple[int, int]]]
+Span = tuple[int, int]
+_Field = tuple[int, Union[int, Span]]
 
 
 @dataclass
@@ -40,15 +41,16 @@ def precision(path: Path) -> tuple[str, str]:
     """
     found = _Found()
     # An IndexError is a file that is cut off: the runtime says so itself when it opens it.
-    with path.open("rb") as f, _mapped(f) as data, suppress(IndexError):
-        for number, value in _fields(data, 0, len(data)):
+    with path.open("rb") as f, mapped(f) as data, suppress(IndexError):
+        for number, value in fields(data, 0, len(data)):
             if number == _MODEL_GRAPH and isinstance(value, tuple):
                 _read_graph(data, value, found)
     computes = found.narrows or bool((found.weights | found.inputs) & found.computed_on)
     return ("float16" if found.weights else "float32", "float16" if computes else "float32")
 
 
-def _mapped(file: BinaryIO) -> mmap.mmap:
+def mapped(file: BinaryIO) -> mmap.mmap:
+    """An open file as bytes."""
     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
@@ -63,7 +65,7 @@ def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[_Field]:
+def fields(data: mmap.mmap, at: int, end: int) -> Iterator[_Field]:
     """Number and value of each field; a value of given length is its (start, end)."""
     while at < end:
         tag, at = _varint(data, at)
@@ -82,7 +84,7 @@ def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[_Field]:
 
 
 def _read_graph(data: mmap.mmap, span: tuple[int, int], found: _Found) -> None:
-    for number, value in _fields(data, *span):
+    for number, value in fields(data, *span):
         if isinstance(value, tuple) and number == _GRAPH_INITIALIZER:
             _read_tensor(data, value, found)
         elif isinstance(value, tuple) and number == _GRAPH_INPUT:
@@ -93,7 +95,7 @@ def _read_graph(data: mmap.mmap, span: tuple[int, int], found: _Found) -> None:
 
 def _read_tensor(data: mmap.mmap, span: tuple[int, int], found: _Found) -> None:
     kind, name = 0, b""
-    for number, value in _fields(data, *span):
+    for number, value in fields(data, *span):
         if number == _TENSOR_TYPE and isinstance(value, int):
             kind = value
         elif number == _TENSOR_NAME and isinstance(value, tuple):
@@ -104,21 +106,21 @@ def _read_tensor(data: mmap.mmap, span: tuple[int, int], found: _Found) -> None:
 
 def _read_input(data: mmap.mmap, span: tuple[int, int], found: _Found) -> None:
     name, is_half = b"", False
-    for number, value in _fields(data, *span):
+    for number, value in fields(data, *span):
         if number == _VALUE_NAME and isinstance(value, tuple):
             name = data[slice(*value)]
         elif number == _VALUE_TYPE and isinstance(value, tuple):
-            tensors = [v for n, v in _fields(data, *value) if n == _TYPE_TENSOR]
+            tensors = [v for n, v in fields(data, *value) if n == _TYPE_TENSOR]
             for tensor in tensors:
                 if isinstance(tensor, tuple):
-                    is_half = dict(_fields(data, *tensor)).get(_TENSOR_ELEMENT) == _FLOAT16
+                    is_half = dict(fields(data, *tensor)).get(_TENSOR_ELEMENT) == _FLOAT16
     if is_half:
         found.inputs.add(name)
 
 
 def _read_node(data: mmap.mmap, span: tuple[int, int], found: _Found) -> None:
     op, inputs, to = b"", [], 0
-    for number, value in _fields(data, *span):
+    for number, value in fields(data, *span):
         if not isinstance(value, tuple):
             continue
         if number == _NODE_INPUT:
@@ -136,7 +138,7 @@ def _read_node(data: mmap.mmap, span: tuple[int, int], found: _Found) -> None:
 def _read_attribute(data: mmap.mmap, span: tuple[int, int], found: _Found) -> int:
     """The value of an attribute ``to``, else 0; looks into graphs on the way."""
     name, number_of = b"", 0
-    for number, value in _fields(data, *span):
+    for number, value in fields(data, *span):
         if isinstance(value, int):
             number_of = value if number == _ATTRIBUTE_INT else number_of
         elif number == _ATTRIBUTE_NAME:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
+from keras.src.backend.tensorflow.layer import TFLayer
+from keras.src.export.export_utils import get_input_signature
 
 from mpexport.errors import ConversionError
 from mpexport.sources import SourceOptions
@@ -32,4 +37,41 @@ def export_model(model: keras.Model, directory: Path) -> None:
             f"model {model.name!r} was never built, so its input shapes are unknown",
             hint="call it once on data, or give it an Input, before saving",
         )
-    model.export(str(directory), format="tf_saved_model", verbose=False)
+
+    def serve(*args: Any) -> Any:
+        # `Model.export` leaves `training` open: layers that augment images then go on doing it,
+        # since they call that their default.
+        return model(*args, training=False)
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serve", serve, _input_signature(model))
+    with _no_default_signature():
+        archive.write_out(str(directory), verbose=False)
+
+
+def _input_signature(model: keras.Model) -> Any:
+    """The model's inputs with an open batch, but for layers that keep state for a fixed one."""
+    signature = get_input_signature(model)
+    if not any(getattr(layer, "stateful", False) for layer in model._flatten_layers()):
+        return signature
+    fixed = [
+        keras.InputSpec(dtype=spec.dtype, shape=tensor.shape, name=spec.name)
+        for spec, tensor in zip(keras.tree.flatten(signature), keras.tree.flatten(model.inputs))
+    ]
+    return keras.tree.pack_sequence_as(signature, fixed)
+
+
+@contextlib.contextmanager
+def _no_default_signature() -> Iterator[None]:
+    """Keeps saving from tracing the model once more, with ``training`` open.
+
+    TensorFlow saves whatever functions it finds as attributes, and finds the default signature of
+    each Keras model, which the archive's own takes the place of.
+    """
+    kept = TFLayer._default_save_signature
+    TFLayer._default_save_signature = None
+    try:
+        yield
+    finally:
+        TFLayer._default_save_signature = kept

@@ -6,7 +6,8 @@ import ctypes
 import gc
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -18,6 +19,9 @@ from mpexport.tf.graph import HALF_TYPES, Program, attr_types, tensor_node, wher
 from mpexport.tf.host_ops import refuse_host_ops
 from mpexport.tf.load import LoadedModel, reload
 from mpexport.tf.passes.promote_compute_dtype import BITS_OPS
+
+if TYPE_CHECKING:
+    from mpexport.tf.to_tflite import Converted
 
 _RESOURCES_OF_TF1 = frozenset(
     {
@@ -50,6 +54,7 @@ class NormalizedModel:
         functions: Signature key → promoted ConcreteFunction.
         io_dtype: As in `normalize`.
         is_last_use: Whether the conversion at hand is the last thing the model is needed for.
+        written: Files that a format has written and may start from again, by what they depend on.
     """
 
     source: LoadedModel
@@ -61,6 +66,7 @@ class NormalizedModel:
     functions: dict[str, Any] = field(default_factory=dict)
     io_dtype: str = "float32"
     is_last_use: bool = False
+    written: dict[tuple[Any, ...], tuple[Path, Converted]] = field(default_factory=dict)
 
     def function(self, key: str) -> Any:
         """The promoted ConcreteFunction of one signature; made once."""

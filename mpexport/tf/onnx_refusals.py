@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import onnx
+from tensorflow.core.framework import types_pb2
 
 from mpexport.errors import ConversionError
-from mpexport.tf.graph import NodeDef, called_functions
+from mpexport.tf.graph import EntryPoint, NodeDef, Program, called_functions, input_types
 
 _RANDOM = (
     "Multinomial",
@@ -41,6 +42,10 @@ _TEXT = (
     "UnsortedSegmentJoin",
 )
 _TABLES = ("HashTable", "LookupTable", "MutableDenseHashTable", "MutableHashTable")
+_TEXT_WAY_OUT = (
+    "export a signature that takes numbers: do this preprocessing before the model, "
+    "or use savedmodel"
+)
 # Op name or its beginning → why, and the way out.
 _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
@@ -48,11 +53,7 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
         "it draws random numbers at inference: call the layer with training=False or leave it out, "
         "or use savedmodel",
     ),
-    (
-        (*_TEXT, *_TABLES),
-        "export a signature that takes numbers: do this preprocessing before the model, "
-        "or use savedmodel",
-    ),
+    ((*_TEXT, *_TABLES), _TEXT_WAY_OUT),
     (
         (
             *("BatchMatrix", "Cholesky", "Eig", "LogMatrixDeterminant", "Lu", "Matrix", "Qr"),
@@ -69,7 +70,9 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
         "make the state an input and an output of the model, or use savedmodel",
     ),
 )
-_ANY_WAY_OUT = "replace the layer, fix its shapes (--input-shape), or use tflite or savedmodel"
+_ANY_WAY_OUT = "replace the layer, fix its shapes (--input-shape), try tflite, or use savedmodel"
+# What tf2onnx puts before the names in a loop's body: the function it was, with our suffix.
+_BODIES = re.compile(r"^.*__flat\d+_")
 # Names that inlining put in front.
 _CALLS = re.compile(r"^((call|Func|StatefulPartitionedCall|PartitionedCall)(_\d+)?/)+")
 
@@ -81,7 +84,7 @@ def way_out(op: str) -> str:
 
 def path_of(name: str) -> str:
     """A node's name as the model has it: ``call/model/layer/Op`` → ``model/layer/Op``."""
-    return _CALLS.sub("", name)
+    return _CALLS.sub("", _BODIES.sub("", name))
 
 
 def place_of(name: str) -> str:
@@ -92,14 +95,49 @@ def place_of(name: str) -> str:
     return (f" in layer {layer}" if layer else "") + f" ({path})"
 
 
-def refused(op: str, name: str) -> ConversionError:
+def refused(op: str, name: str, hint: str = "") -> ConversionError:
     """The error for an op that ONNX has no counterpart of."""
     return ConversionError(
         f"ONNX has no op for TensorFlow's {op}{place_of(name)}",
-        hint=way_out(op),
+        hint=hint or way_out(op),
         where=path_of(name),
         details={"ops": [op]},
     )
+
+
+def refuse_shared_names(entry: EntryPoint, key: str) -> None:
+    """Refuses an input and an output of one name: in an ONNX graph a name is one tensor.
+
+    Raises:
+        ConversionError: Names both.
+    """
+    shared = sorted({s.name for s in entry.inputs} & {s.name for s in entry.outputs})
+    if shared:
+        raise ConversionError(
+            f"input and output are both named {', '.join(shared)}: ONNX needs a name for each",
+            hint="give the output another name in the model, or use tflite or savedmodel",
+            where=key,
+        )
+
+
+def refuse_random(program: Program, key: str) -> None:
+    """Refuses a signature that draws random numbers.
+
+    Said of one whose state cannot be dropped: it is the counter of its generator.
+
+    Raises:
+        ConversionError: Names op and layer.
+    """
+    todo, seen = [program.entries[key].function], set()
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in program.library:
+            continue
+        seen.add(name)
+        for node in program.library[name].node_def:
+            if node.op.startswith(_RANDOM):
+                raise refused(node.op, node.name)
+            todo += called_functions(node)
 
 
 def refuse_ops(graph_def: Any, outputs: list[str]) -> None:
@@ -141,6 +179,17 @@ def refuse_ops(graph_def: Any, outputs: list[str]) -> None:
 def _refuse_op(node: NodeDef) -> None:
     if node.op.startswith((*_RANDOM, *_TEXT)):
         raise refused(node.op, node.name)
+
+
+def refuse_text(graph_def: Any) -> None:
+    """Refuses the first op that reads text, after tf2onnx failed and did not say on what.
+
+    Raises:
+        ConversionError: Names op and layer.
+    """
+    for node in graph_def.node:
+        if types_pb2.DT_STRING in (input_types(node) or []) and node.op != "Identity":
+            raise refused(f"{node.op} of text", node.name, _TEXT_WAY_OUT)
 
 
 def graphs_of(proto: Any) -> Iterator[Any]:

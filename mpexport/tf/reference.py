@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mpexport.errors import InconclusiveError
+from mpexport.errors import ConversionError, InconclusiveError
 from mpexport.tf import concrete, pipeline
+from mpexport.tf.graph import Program
+from mpexport.tf.inline import concrete_of, flatten
 from mpexport.tf.load import first_line
+from mpexport.tf.lowering import annotate_shapes
 from mpexport.tf.normalized import NormalizedModel
 
 # Above this many bytes of weights the reference is computed in float32: float64 copies of all
@@ -44,12 +47,29 @@ def make_reference(model: NormalizedModel, key: str, *, round_weights: bool = Fa
     """
     program = model.program.copy()
     program.entries = {key: program.entries[key]}
+    program = _runnable(program, key)
     large = model.weight_bytes([key]) > FLOAT64_LIMIT_BYTES
     extra = ["round_weights_float16"] if round_weights else []
     stage = "none" if large else "reference"
     pipeline.run(program, stage, pipeline.PassContext(), extra=extra)
     function = concrete.put_together(program, "f64_")[key]
     return Reference(function, "float32" if large else "float64")
+
+
+def _runnable(program: Program, key: str) -> Program:
+    """The program with convolutions that no CPU has a kernel for written in those it has."""
+    name = "lower_convolution"
+    if not pipeline.all_passes()[name].is_needed(program):
+        return program
+    try:
+        flat = flatten(program, key)
+    except ConversionError:
+        return program  # it updates variables; then it runs as it is, or not at all
+    function = concrete_of(flat)
+    work = concrete.take_apart({key: function})
+    annotate_shapes(work, {work.entries[key].function: function.graph})
+    changes = pipeline.run(work, "none", pipeline.PassContext(), extra=[name])
+    return work if changes else program
 
 
 def run(function: Any, names: list[str], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

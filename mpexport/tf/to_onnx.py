@@ -8,11 +8,13 @@ tf2onnx asks for a constant's value, and its optimizers run on one graph.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Any
 
 import tensorflow as tf
-from tf2onnx import optimizer
+from onnx import defs, helper
+from tf2onnx import constants, optimizer, utils
 from tf2onnx.graph import Node
 from tf2onnx.optimizer import einsum_optimizer
 from tf2onnx.tfonnx import process_tf_graph
@@ -20,12 +22,21 @@ from tf2onnx.tfonnx import process_tf_graph
 from mpexport.errors import ConversionError
 from mpexport.signature import Signature
 from mpexport.tf import concrete, pipeline, resources
+from mpexport.tf.graph import BRANCHES, called_functions
 from mpexport.tf.inline import FlatGraph, concrete_of, flatten, node_name
 from mpexport.tf.load import first_line
 from mpexport.tf.lowering import annotate_shapes
 from mpexport.tf.normalized import NormalizedModel
-from mpexport.tf.onnx_ops import all_handlers
-from mpexport.tf.onnx_refusals import explain, path_of, refuse_ops, refuse_unknown_ops
+from mpexport.tf.onnx_ops import all_handlers, all_rewriters
+from mpexport.tf.onnx_refusals import (
+    explain,
+    refuse_ops,
+    refuse_random,
+    refuse_shared_names,
+    refuse_text,
+    refuse_unknown_ops,
+    refused,
+)
 
 # What ONNX lacks, or tf2onnx writes wrongly, written in what it has.
 PASSES = (
@@ -34,6 +45,7 @@ PASSES = (
     "lower_resize",
     "lower_selection",
     "lower_tables",
+    "onnx_cases",
     "onnx_complex",
     "onnx_constant_branches",
     "onnx_einsum",
@@ -42,6 +54,8 @@ PASSES = (
     "onnx_segments",
     "onnx_selection",
 )
+# What is tried after these where TensorLists are in the way.
+_LISTS = "onnx_tensor_lists"
 # Of those, the ones that make nothing of their own.
 _CLEAN_UPS = ("allow_inlining", "drop_unused_state")
 # Values up to this size stand in the graph itself, since shape inference may want them.
@@ -70,11 +84,7 @@ def _place_weights(flat: FlatGraph) -> _Weights:
             continue
         dtype = node.attr["dtype"].type
         if dtype in (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum):
-            raise ConversionError(
-                "the signature uses a lookup table or another resource that ONNX cannot hold",
-                hint="export a signature that takes numbers",
-                where=_reader_of(flat, node.name),
-            )
+            raise refused(*_reader_of(flat, node.name))
         node.op = "Const"
         node.attr.clear()
         node.attr["dtype"].type = dtype
@@ -90,31 +100,47 @@ def _place_weights(flat: FlatGraph) -> _Weights:
     return _Weights(large)
 
 
-def _reader_of(flat: FlatGraph, name: str) -> str:
-    """The first node that uses a placeholder, which itself bears a number for a name."""
-    readers = [n for n in flat.graph_def.node if name in {r.partition(":")[0] for r in n.input}]
-    return path_of(readers[0].name if readers else name)
+def _reader_of(flat: FlatGraph, name: str) -> tuple[str, str]:
+    """Op and name of the first node that uses a table's handle."""
+    return next(
+        (n.op, n.name)
+        for n in flat.graph_def.node
+        if name in {r.partition(":")[0] for r in n.input}
+    )
 
 
-def _lowered(model: NormalizedModel, key: str) -> FlatGraph:
+def _lowered(model: NormalizedModel, key: str, wanted: tuple[str, ...]) -> FlatGraph:
     """The signature as one graph, its ops written in those that ONNX has."""
     passes = pipeline.all_passes()
-    flat = flatten(model.program, key)
-    if not any(passes[p].is_needed(model.program) for p in PASSES if p not in _CLEAN_UPS):
+    try:
+        flat = flatten(model.program, key)
+    except ConversionError:
+        refuse_random(model.program, key)
+        raise
+    if not any(passes[p].is_needed(model.program) for p in wanted if p not in _CLEAN_UPS):
         return flat
-    function = concrete_of(flat)
-    program = concrete.take_apart({key: function})
-    annotate_shapes(program, {program.entries[key].function: function.graph})
-    if not pipeline.run(program, "none", pipeline.PassContext(), extra=PASSES):
-        return flat
-    return _renamed(flatten(program, key))
+    while True:
+        function = concrete_of(flat)
+        program = concrete.take_apart({key: function})
+        annotate_shapes(program, {program.entries[key].function: function.graph})
+        if not pipeline.run(program, "none", pipeline.PassContext(), extra=wanted):
+            return flat
+        flat = _renamed(flatten(program, key))
+        # Inlining one branch may make a constant of the condition of another in it.
+        if not _chooses_by_constant(flat.graph_def):
+            return flat
+
+
+def _chooses_by_constant(graph_def: Any) -> bool:
+    constants = {n.name for n in graph_def.node if n.op == "Const"}
+    return any(n.op in BRANCHES and n.input[0] in constants for n in graph_def.node)
 
 
 def _renamed(flat: FlatGraph) -> FlatGraph:
     """Takes back the scope that a second inlining adds: ``call/call/x`` → ``call/x``."""
     nodes = flat.graph_def.node
     new = {n.name: n.name.removeprefix("call/") for n in nodes if n.name.startswith("call/call/")}
-    taken = {n.name for n in nodes} - set(new)
+    taken = {n.name for n in nodes}
     new = {old: name for old, name in new.items() if name not in taken}
 
     def rename(ref: str) -> str:
@@ -129,6 +155,32 @@ def _renamed(flat: FlatGraph) -> FlatGraph:
         node.input.extend(inputs)
         node.attr.pop("_class", None)
     return flat
+
+
+# tf2onnx was written before these, and what it writes has the same meaning in the ones that the
+# format takes. The map says which version of the file format they need.
+constants.OPSET_TO_IR_VERSION.update(
+    {
+        opset: helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
+        for opset in range(max(constants.OPSET_TO_IR_VERSION) + 1, defs.onnx_opset_version() + 1)
+    }
+)
+
+
+def _callers_first(graph_def: Any) -> list[str]:
+    """The functions of a graph's loops and branches, each after those that call it."""
+    library = {f.signature.name: f for f in graph_def.library.function}
+    done: list[str] = []
+
+    def visit(nodes: Any) -> None:
+        for node in nodes:
+            for name in called_functions(node):
+                if name in library and name not in done:
+                    visit(library[name].node_def)
+                    done.append(name)
+
+    visit(graph_def.node)
+    return done[::-1]
 
 
 def _hash_by_name(node: Any) -> int:
@@ -184,7 +236,21 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
     Raises:
         ConversionError: tf2onnx cannot convert an op; names it.
     """
-    flat = _lowered(model, key)
+    refuse_shared_names(model.program.entries[key], key)
+    try:
+        return _build(model, key, opset, PASSES)
+    except ConversionError:
+        if not pipeline.all_passes()[_LISTS].is_needed(model.program):
+            raise
+        with contextlib.suppress(ConversionError):  # the first one says it in the model's terms
+            return _build(model, key, opset, (*PASSES, _LISTS))
+        raise
+
+
+def _build(
+    model: NormalizedModel, key: str, opset: int, wanted: tuple[str, ...]
+) -> tuple[Any, Signature]:
+    flat = _lowered(model, key, wanted)
     refuse_ops(flat.graph_def, [f"output_{i}_" for i in range(len(flat.entry.outputs))])
     weights = _place_weights(flat)
     entry = flat.entry
@@ -192,8 +258,13 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
     outputs = [f"output_{i}_" for i in range(len(entry.outputs))]
     rename = {f"{n}:0": s.name for n, s in zip(inputs, entry.inputs)}
     rename.update({f"{n}:0": s.name for n, s in zip(outputs, entry.outputs)})
+    # tf2onnx numbers its nodes through all conversions of a process: bytes would depend on these.
+    utils.INTERNAL_NAME = 0
     with _CollectedErrors() as errors, tf.Graph().as_default() as graph:
         tf.graph_util.import_graph_def(flat.graph_def, name="")
+        # tf2onnx goes by this order, and learns from callers the shapes that a function gets.
+        for name in _callers_first(flat.graph_def):
+            graph._functions.move_to_end(name)
         try:
             onnx_graph = process_tf_graph(
                 graph,
@@ -202,6 +273,7 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
                 output_names=[f"{n}:0" for n in outputs],
                 const_node_values=weights,
                 custom_op_handlers=all_handlers(),
+                custom_rewriter=all_rewriters(),
                 tensors_to_rename=rename,
             )
             proto = _optimize(onnx_graph).make_model("mpexport", graph_name="model")
@@ -209,7 +281,10 @@ def build_onnx(model: NormalizedModel, key: str, opset: int) -> tuple[Any, Signa
             raise
         except Exception as e:
             # tf2onnx raises anything from ValueError to AttributeError inside its handlers.
-            raise explain(errors.lines, first_line(e), key) from e
+            found = explain(errors.lines, first_line(e), key)
+            if not found.details["ops"]:
+                refuse_text(flat.graph_def)
+            raise found from e
     refuse_unknown_ops(proto)
     return _stable(proto), Signature(key, tuple(entry.inputs), tuple(entry.outputs))
 

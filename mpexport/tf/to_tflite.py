@@ -59,7 +59,12 @@ class Converted:
 
 
 def convert_signature(
-    model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool
+    model: NormalizedModel,
+    key: str,
+    shapes: dict[str, Shape],
+    *,
+    in_memory: bool = False,
+    offsets: bool = False,
 ) -> Converted:
     """Converts one signature; fixes the batch to 1 when no other way is left.
 
@@ -67,21 +72,23 @@ def convert_signature(
         model: The normalized model.
         key: Signature key.
         shapes: Input name → shape that the user asked for; the batch is not touched then.
-        half: Whether weights are stored in float16.
+        in_memory: Whether the weights are those in memory, not those of the source's file.
+        offsets: Whether the weights stand behind the flatbuffer, which lifts its limit of 2 GiB; no
+            file for a runtime.
 
     Raises:
         ConversionError: TFLite has no builtin for an op; names it.
     """
     notes = []
     try:
-        content = run_converter(model, key, shapes, half)
+        content = run_converter(model, key, shapes, in_memory, offsets)
     except ConversionError as e:
         fixed = batch_shapes(model.signature(key), 1)
         if shapes or not fixed or "ops" not in e.details:
             raise
         shapes = fixed
         try:
-            content = run_converter(model.restored(), key, shapes, half)
+            content = run_converter(model.restored(), key, shapes, in_memory, offsets)
         except ConversionError:
             raise e from None  # it names what the model has, not what became of it
         notes.append(
@@ -124,11 +131,18 @@ def _random_layer(error: ConversionError, model: NormalizedModel) -> ConversionE
     return None
 
 
-def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], half: bool) -> bytes:
+def run_converter(
+    model: NormalizedModel,
+    key: str,
+    shapes: dict[str, Shape],
+    in_memory: bool = False,
+    offsets: bool = False,
+) -> bytes:
     """Converts one signature, specialized to ``shapes`` when there are any."""
     with tempfile.TemporaryDirectory() as scratch:
         directory, tags = Path(scratch) / "model", set(model.source.tags)
-        if shapes or _needs_lowering(model) or not write_promoted(model, directory):
+        anew = shapes or in_memory or _needs_lowering(model)
+        if anew or not write_promoted(model, directory):
             function = _lowered(model, key, shapes)
             holder = model.holder([key], function.captured_inputs)
             tf.saved_model.save(holder, str(directory), signatures={key: function})
@@ -139,9 +153,7 @@ def run_converter(model: NormalizedModel, key: str, shapes: dict[str, Shape], ha
         # its renaming of the signature `serve`.
         converter = TFLiteSavedModelConverterV2(str(directory), tags, [key])
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-        if half:
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            converter.target_spec.supported_types = [tf.float16]
+        converter._experimental_use_buffer_offset = offsets
         try:
             content: bytes = converter.convert()
         except Exception as e:

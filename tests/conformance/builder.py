@@ -91,13 +91,32 @@ def _save(model: Any, keras: Any, path: Path, kind: str) -> Path:
         return path / "model"
     if kind == "savedmodel":
         if keras.__name__ == "keras":
-            model.export(str(path / "model"), verbose=False)
+            _export_for_inference(model, keras, path / "model")
         else:
             model.save(str(path / "model"))
         return path / "model"
     place = path / f"model.{kind}"
     model.save(str(place))
     return place
+
+
+def _export_for_inference(model: Any, keras: Any, path: Path) -> None:
+    """``Model.export`` with ``training`` closed: by its default some layers go on augmenting."""
+    from unittest import mock
+
+    from keras.src.backend.tensorflow.layer import TFLayer
+    from keras.src.export.export_utils import get_input_signature
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    signature = get_input_signature(model)
+    if any(getattr(layer, "stateful", False) for layer in model.layers):
+        (x,) = model.inputs  # whose batch the states are made for
+        signature = [keras.InputSpec(shape=x.shape, dtype=x.dtype, name=x.name)]
+    archive.add_endpoint("serve", lambda *given: model(*given, training=False), signature)
+    # Saving would trace it once more, with ``training`` open, which not every layer survives.
+    with mock.patch.object(TFLayer, "_default_save_signature", None):
+        archive.write_out(str(path), verbose=False)
 
 
 @contextlib.contextmanager

@@ -10,10 +10,12 @@ from mpexport.errors import MpExportError, OutputError, UsageError
 from mpexport.formats import resolve
 from mpexport.parity.cases import InputOptions
 from mpexport.results import ExportedFile
+from mpexport.tflite_file.requirements import runs_on
 from tests.conformance.case import TARGETS, Case
 from tests.conformance.children import Children
 
 _OLD = ("tflite", "tflite-float16")
+OLD_RUNTIME = "2.14"
 
 
 def _options(case: Case) -> dict[str, Any]:
@@ -112,7 +114,9 @@ def _on_old_runtime(
         path=path,
         allowed=facts["allowed_float16" if target.endswith("float16") else "allowed"],
     )
-    return {"runs": False, "problem": seen["error"]} if "error" in seen else seen
+    if "error" in seen:
+        seen = {"runs": False, "problem": seen["error"]}
+    return {**seen, "predicted": runs_on(path, OLD_RUNTIME)}
 
 
 def _problem(case: Case, target: str, cell: dict[str, Any], seen: Any) -> str:

@@ -130,6 +130,29 @@ def test_trace_attributes_go():
     assert {c.detail for c in changes} >= {"_XlaMustCompile", "_gradient_op_type"}
 
 
+def test_what_a_cpu_runs_in_xla_only_stays_compiled_until_a_format_asks():
+    @tf.function(jit_compile=True)
+    def grouped(x, k):
+        return tf.raw_ops.Conv3D(input=x, filter=k, strides=[1] * 5, padding="VALID")
+
+    program = traced(
+        lambda x, k: {"y": grouped(x, k)}, spec("x", [1, 3, 3, 3, 4]), spec("k", [2, 2, 2, 2, 4])
+    )
+    rng = np.random.default_rng(0)
+    inputs = {n: rng.standard_normal(s).astype(np.float32)
+              for n, s in (("x", (1, 3, 3, 3, 4)), ("k", (2, 2, 2, 2, 4)))}  # fmt: skip
+    stripped, _ = apply_and_check("strip_trace_attributes", program, inputs, exact=True)
+
+    def compiled(program):
+        calls = [n for _, n in program.nodes() if "_XlaMustCompile" in n.attr]
+        return len(calls), sum("_XlaMustCompile" in f.attr for f in program.library.values())
+
+    assert compiled(stripped) == (1, 1)
+    changes = pipeline.run(stripped, "none", pipeline.PassContext(), extra=["allow_inlining"])
+    assert compiled(stripped) == (0, 0)
+    assert {c.detail for c in changes} >= {"_XlaMustCompile"}
+
+
 def test_inferred_types_go():
     text = """
     function { signature { name: "f" input_arg { name: "x" type: DT_FLOAT }

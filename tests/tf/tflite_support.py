@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensorflow.lite.python import schema_py_generated as schema
 
 from mpexport.tf import reference
 from mpexport.tf.normalized import NormalizedModel
+from mpexport.tf.tflite_float16 import store_float16
 from mpexport.tf.to_tflite import Converted, convert_signature
 from tests.tf.support import normalized
 
@@ -43,8 +45,9 @@ def exported(model: Any, path: Path) -> NormalizedModel:
 
 
 def converted(model: NormalizedModel, **options: Any) -> Converted:
-    return convert_signature(
-        model, model.source.choose(), options.get("shapes", {}), options.get("half", False)
+    made = convert_signature(model, model.source.choose(), options.get("shapes", {}))
+    return (
+        replace(made, content=bytes(store_float16(made.content))) if options.get("half") else made
     )
 
 

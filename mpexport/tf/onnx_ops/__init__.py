@@ -16,6 +16,8 @@ from mpexport.plugins import discover
 
 # (graph, node, node's name, further arguments): tf2onnx's signature of a handler.
 Handler = Callable[[Any, Any, str, Any], None]
+# (graph, its nodes) → its nodes: tf2onnx's signature of a rewriter, which sees the graph before.
+Rewriter = Callable[[Any, list[Any]], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,24 @@ class OpHandlers:
     Attributes:
         name: The module's name.
         table: TensorFlow op → handler.
+        rewriters: For what is one node in ONNX and several in TensorFlow.
     """
 
     name: str
     table: Mapping[str, Handler]
+    rewriters: tuple[Rewriter, ...] = ()
 
 
 @lru_cache(maxsize=1)
+def _modules() -> list[OpHandlers]:
+    return list(discover("mpexport.tf.onnx_ops", "HANDLERS").values())
+
+
 def all_handlers() -> dict[str, tuple[Handler, list[Any]]]:
     """All handlers by op, as tf2onnx takes them."""
-    found = discover("mpexport.tf.onnx_ops", "HANDLERS")
-    return {op: (handler, []) for h in found.values() for op, handler in h.table.items()}
+    return {op: (handler, []) for h in _modules() for op, handler in h.table.items()}
+
+
+def all_rewriters() -> list[Rewriter]:
+    """All rewriters, as tf2onnx takes them."""
+    return [rewriter for h in _modules() for rewriter in h.rewriters]

@@ -72,16 +72,23 @@ def _bound(is_before: Any) -> Any:
 
 
 def _bincount(site: Site) -> Any:
-    weights = site.const(2)
-    if weights is None or weights.size:
-        return None
     binary, dtype = site.attr("binary_output"), tf.as_dtype(site.attr("T"))
+    weights = site.const(2)
+    if weights is not None and not weights.size:
 
-    def function(ids: Any, size: Any, weights: Any) -> Any:
-        hot = tf.one_hot(ids, tf.cast(size, tf.int32), dtype=dtype)
-        return tf.reduce_max(hot, -2) if binary else tf.reduce_sum(hot, -2)
+        def counted(ids: Any, size: Any, weights: Any) -> Any:
+            hot = tf.one_hot(ids, tf.cast(size, tf.int32), dtype=dtype)
+            return tf.reduce_max(hot, -2) if binary else tf.reduce_sum(hot, -2)
 
-    return function
+        return counted
+    if binary or not site.shape(2).rank:
+        return None
+
+    def weighted(ids: Any, size: Any, weights: Any) -> Any:
+        hit = tf.equal(ids[..., None], tf.range(tf.cast(size, ids.dtype)))
+        return tf.reduce_sum(tf.where(hit, weights[..., None], tf.zeros([], weights.dtype)), -2)
+
+    return weighted
 
 
 def _diag_part(site: Site) -> Any:
@@ -129,7 +136,8 @@ def _cumulate(reduce: Any, neutral: Any) -> Any:
 
 
 def _log_sum_exp(x: Any, axis: int) -> Any:
-    top = tf.reduce_max(x, axis, keepdims=True)
+    # What stands for nothing is the lowest number: below this, so that a sum of it alone is log(0).
+    top = tf.maximum(tf.reduce_max(x, axis, keepdims=True), 0.5 * x.dtype.min)
     return tf.math.log(tf.reduce_sum(tf.exp(x - top), axis)) + tf.squeeze(top, axis)
 
 

@@ -224,19 +224,25 @@ def _in_order(fdef: FunctionDef) -> list[Any]:
     return list(done.values())
 
 
-def _apply(program: Program, context: PassContext) -> list[Change]:
-    if len(program.entries) != 1 or not (_is_needed(program) and _is_possible(program)):
+def rewrite_lists(program: Program, context: PassContext) -> list[Change]:
+    """Makes every list of a program a tensor, or changes nothing where one is of another kind."""
+    if len(program.entries) != 1 or not _is_possible(program):
         return []
     entry = next(iter(program.entries.values()))
     fdef = program.library[entry.function]
     source = next((i for i, s in enumerate(entry.inputs) if s.shape and s.shape[0] is None), None)
-    if source is None:
+    if source is None and _is_needed(program):
         return []
-    argument = fdef.signature.input_arg[source]
+    # Without an unknown size its place is not read, and any input will do.
+    argument = fdef.signature.input_arg[source or 0]
     rewriter = _Rewriter(program, (argument.name, argument.type))
     rewriter.rewrite(fdef, {})
     drop_dead_functions.PASS.apply(program, context)  # what the loops have called before
     return rewriter.changes
+
+
+def _apply(program: Program, context: PassContext) -> list[Change]:
+    return rewrite_lists(program, context) if _is_needed(program) else []
 
 
 PASS = GraphPass(

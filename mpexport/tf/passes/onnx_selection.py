@@ -35,17 +35,17 @@ def _one_hot(site: Site) -> Any:
 
     def function(ids: Any, depth: Any, on: Any, off: Any) -> Any:
         ids = ids if is_wide else tf.cast(ids, tf.int32)
-        rank = ids.shape.rank
-        at = rank if axis == -1 else axis
         places = tf.cast(tf.range(depth), ids.dtype)
-        places = tf.reshape(places, [1] * at + [-1] + [1] * (rank - at))
-        hit = tf.equal(tf.expand_dims(ids, at), places)
+        rank = ids.shape.rank
+        if axis not in (-1, rank):
+            places = tf.reshape(places, [1] * axis + [-1] + [1] * (rank - axis))
+        hit = tf.equal(tf.expand_dims(ids, axis), places)
         values = [tf.get_static_value(v) for v in (on, off)]
         if values[0] == 1 and values[1] == 0 and on.dtype not in (tf.bool, tf.string):
             return tf.cast(hit, on.dtype)
         return tf.where(hit, on, off)
 
-    if site.shape(0).rank is None:
+    if site.shape(0).rank is None and axis != -1:
         return None
     constants = [site.const(i) for i in (1, 2, 3)]
 
@@ -236,19 +236,6 @@ def _histogram(site: Site) -> Any:
     return function
 
 
-def _weighted_bincount(site: Site) -> Any:
-    weights = site.shape(2)
-    if not weights.rank or site.attr("binary_output"):
-        return None
-
-    def function(ids: Any, size: Any, given: Any) -> Any:
-        places = tf.range(tf.cast(size, ids.dtype))
-        hit = tf.equal(ids[..., None], places)
-        return tf.reduce_sum(tf.where(hit, given[..., None], tf.zeros([], given.dtype)), -2)
-
-    return function
-
-
 def _approximate_top_k(site: Site) -> Any:
     axis, rank = site.attr("reduction_dimension"), site.shape(0).rank
     if rank is None or axis % rank != rank - 1 or not site.attr("aggregate_to_topk"):
@@ -296,7 +283,6 @@ _TABLE = {
     "ApproxTopK": _approximate_top_k,
     "BroadcastArgs": _broadcast_shape,
     "Bucketize": _bucketize,
-    "DenseBincount": _weighted_bincount,
     "Diag": _tensor_diag,
     "DiagPart": _tensor_diag_part,
     "HistogramFixedWidth": _histogram,
@@ -327,6 +313,6 @@ PASS = GraphPass(
     name="onnx_selection",
     stage="format",
     apply=_apply,
-    after=("lower_selection",),
+    after=("lower_selection", "onnx_tensor_lists"),
     is_needed=_is_needed,
 )

@@ -76,7 +76,8 @@ _ROWS = [
     _activation("softsign"),
     _activation("sparse_plus"),
     _activation("sparse_sigmoid"),
-    _activation("sparsemax"),
+    # Keras counts in the type it computes in, and TensorFlow has no Range for float16.
+    dataclasses.replace(_activation("sparsemax"), policies=("mixed_bfloat16",)),
     _activation("squareplus"),
     _activation("squareplus-b", b=2),
     _activation("tanh"),

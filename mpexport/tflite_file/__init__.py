@@ -1,0 +1,1 @@
+"""TFLite files read with numpy alone: what is in them, and the oldest runtime that runs them."""
