@@ -204,6 +204,30 @@ def load_npz(path: Path) -> TensorSet:
     return tensors
 
 
+def map_npy(path: Path) -> Array:
+    """An ``.npy`` mapped into memory, read-only.
+
+    Raises:
+        InputError: Missing or damaged.
+        UnsafeModelError: It holds a pickle; it was not read.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", where=str(path))
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("an archive of arrays")
+    except DAMAGED as e:
+        if "Python objects" in str(e) or _is_pickle(path):
+            raise UnsafeModelError(
+                f"{path}: holds pickled objects, which can run code; nothing was read",
+                hint="save plain numeric or fixed-width string arrays",
+                where=str(path),
+            ) from e
+        raise InputError(f"{path}: damaged or no .npy file: {_cause(e)}", where=str(path)) from e
+    return array
+
+
 def _is_pickle(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(1) == b"\x80"  # the PROTO opcode of pickle protocol 2 and later

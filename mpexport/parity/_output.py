@@ -70,6 +70,7 @@ class OutputState:
         candidate: Array,
         trained: Array | None,
         rounded: Array | None,
+        labels: Array | None = None,
     ) -> None:
         """Takes in one case."""
         if reference.shape != candidate.shape:
@@ -87,6 +88,8 @@ class OutputState:
             self._add_floats(case, r, _real(candidate))
             seen.noise = self._farthest(seen.noise, r, trained)
             seen.rounding = self._farthest(seen.rounding, r, rounded)
+            if labels is not None:
+                seen.accuracy.add(r, _real(candidate), labels)
         else:
             seen.is_exact = True
             self._add_exact(case, reference, candidate)
@@ -249,6 +252,8 @@ class OutputState:
         if seen.divergence.mean is not None:
             measured["kl_mean"] = seen.divergence.mean
             measured["kl_max"] = seen.divergence.largest
+        if seen.accuracy.rows:
+            measured["accuracy"] = seen.accuracy
         if seen.worst is not None:
             measured["worst_case"], measured["worst_index"] = seen.worst.case, seen.worst.place
             measured["worst_reference"] = seen.worst.reference

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from mpexport.parity.accuracy import PairedAccuracy
 from mpexport.parity.exact import LogHistogram
 from mpexport.parity.metrics import Differences, Divergence, TopK
 from mpexport.parity.row import Value, decode_number, encode_number
@@ -48,6 +49,7 @@ class Seen:
         sums: Over all numbers.
         top: Over rows of outputs of rank 2.
         divergence: Likewise.
+        accuracy: Right answers, where there are labels.
     """
 
     structure: tuple[int, str] | None = None
@@ -69,6 +71,7 @@ class Seen:
     sums: Differences = field(default_factory=Differences)
     top: TopK = field(default_factory=TopK)
     divergence: Divergence = field(default_factory=Divergence)
+    accuracy: PairedAccuracy = field(default_factory=PairedAccuracy)
 
     def merge(self, other: Seen) -> None:
         """Takes in what another part has seen."""
@@ -111,6 +114,7 @@ _PARTS: dict[str, Any] = {
     "sums": Differences,
     "top": TopK,
     "divergence": Divergence,
+    "accuracy": PairedAccuracy,
 }
 
 

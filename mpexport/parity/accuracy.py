@@ -123,14 +123,16 @@ class PairedAccuracy:
         needed = f"about {_needed(self, most, confidence):,} samples would show it"
         return Verdict.INCONCLUSIVE, f"{drop}: at most {most:.3%} is not shown; {needed}"
 
-    def to_json(self) -> dict[str, int]:
-        """As a JSON object."""
-        return asdict(self)
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object: the counts, and what follows from them."""
+        low, high = self.interval()
+        derived = {"drop": self.drop, "drop_low": low, "drop_high": high} if self.rows else {}
+        return {**asdict(self), **derived}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, int]) -> PairedAccuracy:
+    def from_json(cls, data: Mapping[str, Any]) -> PairedAccuracy:
         """The inverse of `to_json`."""
-        return cls(**data)
+        return cls(*(data[name] for name in ("rows", "both", "lost", "won")))
 
 
 def _needed(seen: PairedAccuracy, most: float, confidence: float) -> int:

@@ -115,6 +115,7 @@ class Comparison:
         candidate: TensorSet,
         trained: TensorSet | None = None,
         floor: TensorSet | None = None,
+        labels: Mapping[str, tensors.Array] | None = None,
     ) -> None:
         """Takes in one case.
 
@@ -124,6 +125,7 @@ class Comparison:
             candidate: The same of the candidate.
             trained: Outputs of the model as trained.
             floor: Outputs of the reference with rounding.
+            labels: Output name → true classes of the samples.
 
         Raises:
             UsageError: ``trained`` or ``floor`` lacks an output.
@@ -138,7 +140,8 @@ class Comparison:
             else:
                 noise = _aside("trained model", trained, name)
                 rounded = _aside("rounded reference", floor, name)
-                state.add(number, reference[name], candidate[name], noise, rounded)
+                true = None if labels is None else labels.get(name)
+                state.add(number, reference[name], candidate[name], noise, rounded, true)
         for place, name in enumerate(candidate):
             if name not in reference:
                 self._extra[name] = min(self._extra.get(name, (number, place)), (number, place))

@@ -121,15 +121,7 @@ def _open_npz(path: Path) -> Iterator[dict[str, Column]]:
 
 @contextlib.contextmanager
 def _open_npy_dir(paths: list[Path]) -> Iterator[dict[str, Column]]:
-    columns: dict[str, Column] = {}
-    for path in paths:
-        with _readable(path):
-            try:
-                array = np.load(path, mmap_mode="r", allow_pickle=False)
-            except ValueError as e:
-                raise (_PickledError() if "bject" in str(e) else e) from e
-            columns[path.stem] = _Mapped(array)
-    yield columns
+    yield {path.stem: _Mapped(tensors.map_npy(path)) for path in paths}
 
 
 def _parts(path: Path) -> list[Any]:

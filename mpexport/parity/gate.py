@@ -32,6 +32,7 @@ from typing import Any
 from mpexport import plugins
 from mpexport.errors import UsageError
 from mpexport.findings import Verdict
+from mpexport.parity.accuracy import PairedAccuracy
 from mpexport.parity.report import ParityReport
 from mpexport.parity.row import TensorComparison
 from mpexport.parity.tolerance import Tolerance, Tolerances, default_for
@@ -187,6 +188,12 @@ def judge(gate: Gate, report: ParityReport) -> list[Missed]:
         for key, limit in output.limits.items():
             found = _judge_limit(key, limit, rows[name])
             missed += [found] if found else []
+        if output.max_accuracy_drop is not None:
+            verdict, text = (rows[name].accuracy or PairedAccuracy()).judge(
+                output.max_accuracy_drop
+            )
+            if verdict is not Verdict.PASS:
+                missed.append(Missed(verdict, name, MAX_ACCURACY_DROP, text))
     return missed
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Union
 
 from mpexport.findings import Verdict
+from mpexport.parity.accuracy import PairedAccuracy
 from mpexport.parity.tolerance import Tolerance
 
 # Causes. Stable words: they appear in JSON.
@@ -69,6 +70,7 @@ class TensorComparison:
         kl_mean: Mean Kullback-Leibler divergence of the rows in nats, where all rows of both are
             probabilities.
         kl_max: Its largest value.
+        accuracy: Right answers, where there are labels.
         worst_case: Number of the case that holds the worst element.
         worst_index: Its index: the first wrong NaN or infinity, else where |c - r| is largest.
         worst_reference: The reference there.
@@ -108,6 +110,7 @@ class TensorComparison:
     flips_in_noise: int | None = None
     kl_mean: float | None = None
     kl_max: float | None = None
+    accuracy: PairedAccuracy | None = None
     worst_case: int | None = None
     worst_index: tuple[int, ...] | None = None
     worst_reference: Value = None
@@ -125,6 +128,7 @@ class TensorComparison:
         """As a JSON object; numbers that JSON lacks become ``"NaN"``, ``"Infinity"``, …."""
         data = {name: encode_number(value) for name, value in asdict(self).items()}
         data["verdict"] = self.verdict.value
+        data["accuracy"] = None if self.accuracy is None else self.accuracy.to_json()
         data["worst_index"] = None if self.worst_index is None else list(self.worst_index)
         return data
 
@@ -135,6 +139,8 @@ class TensorComparison:
         fields = {n: v if n in text else decode_number(v) for n, v in data.items()}
         index = data["worst_index"]
         fields["verdict"] = Verdict(data["verdict"])
+        if data["accuracy"] is not None:
+            fields["accuracy"] = PairedAccuracy.from_json(data["accuracy"])
         fields["tolerance"] = Tolerance.from_json(data["tolerance"])
         fields["worst_index"] = None if index is None else tuple(index)
         return cls(**fields)

@@ -11,6 +11,7 @@ import pytest
 from mpexport.errors import UsageError
 from mpexport.findings import Verdict
 from mpexport.parity import gate
+from mpexport.parity.accuracy import PairedAccuracy
 from mpexport.parity.report import ParityReport
 from mpexport.parity.row import OK, TensorComparison
 from mpexport.parity.tolerance import Tolerance, default_for
@@ -115,6 +116,23 @@ def test_a_number_that_is_not_one_never_holds():
             gate.Gate(outputs={"logits": gate.OutputGate(limits={key: 9})}), report
         )
         assert found.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict"),
+    [
+        (PairedAccuracy(10_000, 9_000, 5, 5), None),
+        (PairedAccuracy(10_000, 9_000, 50, 5), Verdict.FAIL),
+        (PairedAccuracy(360, 350, 0, 0), Verdict.INCONCLUSIVE),
+        (None, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_drop_in_accuracy_must_be_shown_to_be_small(seen, verdict):
+    row = dataclasses.replace(ROW, accuracy=seen)
+    report = dataclasses.replace(REPORT, rows=(row,))
+    outputs = {"logits": gate.OutputGate(max_accuracy_drop=0.002)}
+    found = [m.verdict for m in gate.judge(gate.Gate(outputs=outputs), report)]
+    assert found == ([] if verdict is None else [verdict])
 
 
 def test_too_few_samples_are_no_evidence():

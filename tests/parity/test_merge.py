@@ -33,7 +33,7 @@ def cases():
         candidate["z"] = logits + noise["z"] * 1e-3
         candidate["a"] = np.abs(reference["a"] + 1e-7 * noise["a"])
         trained = {**reference, "z": logits * (1 + 1e-3), "a": reference["a"] * (1 - 1e-3)}
-        made.append((i, reference, candidate, trained))
+        made.append((i, reference, candidate, trained, None, {"a": rng.integers(0, 8, 3)}))
     made[3][2]["z"][1, 1] = np.nan
     return made
 
@@ -108,4 +108,6 @@ def test_numbers_beyond_those_of_one_case():
     assert rows["z"].top1_rows == 9
     assert rows["z"].abs_p50 <= rows["z"].abs_p99 <= rows["z"].abs_p999
     assert rows["z"].kl_mean is None
+    assert rows["a"].accuracy.rows == 9
+    assert rows["z"].accuracy is None
     assert 0 <= rows["a"].kl_mean <= rows["a"].kl_max < 1e-9
