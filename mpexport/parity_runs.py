@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from mpexport import formats, runtimes
 from mpexport.errors import InputError, UsageError
 from mpexport.latency.report import LatencyReport
 from mpexport.parity.cases import InputOptions, count_samples, iterate
 from mpexport.parity.compare import Comparison
+from mpexport.parity.gate import Gate, judged
 from mpexport.parity.inputs import case_digest, digest
 from mpexport.parity.report import ParityReport
-from mpexport.parity.tolerance import Tolerances, default_for
+from mpexport.parity.tolerance import default_for
 from mpexport.scratch import make_scratch
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions
@@ -127,14 +128,14 @@ def against_file(
     reference: Path,
     files: list[RunFile],
     inputs: InputOptions,
-    tolerances: Optional[Tolerances],
+    gate: Gate,
     num_threads: int,
     start: StartWorker,
 ) -> list[ParityReport]:
     """Compares files with another exported file: two runs, no noise floor."""
     (base, signature), *rest = _inspect_all(start, [exported_file(reference), *files])
     cases = iterate(signature, [signature, *(s for _, s in rest)], inputs, {})
-    tally = _Tally()
+    tally, labels = _Tally(), inputs.open_labels()
     with ExitStack() as stack:
         scratch = make_scratch()
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
@@ -142,7 +143,8 @@ def against_file(
         candidates = []
         for file, _ in rest:
             precision = max(base.precision, file.precision, key=_PRECISIONS.index)
-            comparison = Comparison(tolerances or default_for(precision), precision=precision)
+            bounds = gate.tolerances(default_for(precision))
+            comparison = Comparison(bounds, precision=precision)
             candidates.append((file, stack.enter_context(start()), comparison))
         environments: list[dict[str, Any]] = [{} for _ in candidates]
         for first, chunk in _chunks(cases):
@@ -152,19 +154,25 @@ def against_file(
                 shutil.rmtree(path, ignore_errors=True)
                 save_npy_dir(case, Path(path))
             expected, _ = run_file(runner, base, paths, num_threads)
+            true = None if labels is None else [labels.take(outputs) for outputs in expected]
             for i, (file, worker, comparison) in enumerate(candidates):
                 outputs, environments[i] = run_file(worker, file, paths, num_threads)
-                compare_all(comparison, first, expected, outputs)
+                compare_all(comparison, first, expected, outputs, labels=true)
+        if labels is not None:
+            labels.finish()
         return [
-            ParityReport(
-                reference=str(reference),
-                candidate=str(file.path),
-                environment=environment,
-                rows=comparison.rows(),
-                seed=inputs.seed,
-                num_samples=tally.samples,
-                inputs_sha256=digest(tally.digests),
-                notes=("the reference is an exported file: there is no noise floor",),
+            judged(
+                gate,
+                ParityReport(
+                    reference=str(reference),
+                    candidate=str(file.path),
+                    environment=environment,
+                    rows=comparison.rows(),
+                    seed=inputs.seed,
+                    num_samples=tally.samples,
+                    inputs_sha256=digest(tally.digests),
+                    notes=("the reference is an exported file: there is no noise floor",),
+                ),
             )
             for (file, _, comparison), environment in zip(candidates, environments)
         ]
@@ -175,13 +183,13 @@ def against_model(
     open_in: Callable[[Worker], dict[str, Any]],
     files: list[RunFile],
     inputs: InputOptions,
-    tolerances: Optional[Tolerances],
+    gate: Gate,
     num_threads: int,
     start: StartWorker,
 ) -> list[ParityReport]:
     """Compares files with a source model: trained run, float64 reference, candidate."""
     inspected = _inspect_all(start, files)
-    tally = _Tally()
+    tally, labels = _Tally(), inputs.open_labels()
     with ExitStack() as stack:
         scratch = make_scratch()
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
@@ -202,23 +210,29 @@ def against_model(
         for file, _ in inspected:
             named = replace(file, signature=key) if file.format == "savedmodel" else file
             runner = stack.enter_context(start())
-            candidates.append((file, FileComparison(runner, named, tolerances, num_threads)))
+            candidates.append((file, FileComparison(runner, named, gate.tolerances(), num_threads)))
         for first, chunk in _chunks(cases):
             tally.count(chunk)
             references.run(key, chunk, rounded=rounded, keep=True)
             runs = references.runs(key)
+            true = None if labels is None else [labels.take(case) for case in runs.expected]
             for _, comparison in candidates:
-                comparison.add(first, references.inputs(key), runs)
+                comparison.add(first, references.inputs(key), runs, true)
+        if labels is not None:
+            labels.finish()
         return [
-            ParityReport(
-                reference=references.describe(source.path, key),
-                candidate=str(file.path),
-                rows=comparison.rows(),
-                environment=comparison.environment,
-                seed=inputs.seed,
-                num_samples=tally.samples,
-                inputs_sha256=digest(tally.digests),
-                notes=references.notes(key),
+            judged(
+                gate,
+                ParityReport(
+                    reference=references.describe(source.path, key),
+                    candidate=str(file.path),
+                    rows=comparison.rows(),
+                    environment=comparison.environment,
+                    seed=inputs.seed,
+                    num_samples=tally.samples,
+                    inputs_sha256=digest(tally.digests),
+                    notes=references.notes(key),
+                ),
             )
             for file, comparison in candidates
         ]

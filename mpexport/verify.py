@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -16,7 +17,7 @@ from mpexport.parity.inputs import case_digest, digest
 from mpexport.parity.report import ParityReport
 from mpexport.parity.row import TensorComparison
 from mpexport.parity.tolerance import Tolerances, default_for
-from mpexport.tensors import TensorSet, load_npy_dir, save_npy_dir
+from mpexport.tensors import Array, TensorSet, load_npy_dir, save_npy_dir
 from mpexport.worker.parent import Worker
 
 # How many times the emulated rounding a float16 file may be off in a runtime that rounds in other
@@ -39,6 +40,10 @@ class RunFile:
     format: str
     precision: str = "float32"
     signature: Optional[str] = None
+
+
+# Output name → true classes of the samples, per case.
+LabelList = list[Mapping[str, Array]]
 
 
 class ModelRuns(NamedTuple):
@@ -178,13 +183,20 @@ class FileComparison:
             if file.precision == "float16"
         ]
 
-    def add(self, first: int, inputs: list[str], runs: ModelRuns) -> None:
+    def add(
+        self,
+        first: int,
+        inputs: list[str],
+        runs: ModelRuns,
+        labels: Optional[LabelList] = None,
+    ) -> None:
         """Runs the file on stored cases and compares.
 
         Args:
             first: Number of the first case.
             inputs: Directories of the cases.
             runs: What the model gives for them.
+            labels: True classes per case.
 
         Raises:
             VerificationError: A float16 file overflows; names the node.
@@ -197,7 +209,7 @@ class FileComparison:
             for (comparison, _), made, aside in zip(self._twins, twins, asides):
                 compare_all(comparison, first, runs.expected, made, runs.trained, aside)
             floors = _farther(runs.expected, *twins)
-        compare_all(self._main, first, runs.expected, outputs, runs.trained, floors)
+        compare_all(self._main, first, runs.expected, outputs, runs.trained, floors, labels)
 
     def rows(self) -> tuple[TensorComparison, ...]:
         """One row per output over all cases so far.
@@ -231,6 +243,7 @@ def compare_all(
     outputs: list[TensorSet],
     trained: Optional[list[TensorSet]] = None,
     floors: Optional[list[TensorSet]] = None,
+    labels: Optional[LabelList] = None,
 ) -> None:
     """Gives cases to a comparison; the first one has the number ``first``."""
     for i, (reference, candidate) in enumerate(zip(expected, outputs)):
@@ -240,6 +253,7 @@ def compare_all(
             candidate,
             None if trained is None else trained[i],
             None if floors is None else floors[i],
+            None if labels is None else labels[i],
         )
 
 

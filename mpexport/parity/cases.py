@@ -12,6 +12,7 @@ from mpexport import plugins, tensors
 from mpexport.errors import UsageError
 from mpexport.parity.data import read_batches
 from mpexport.parity.inputs import make_inputs
+from mpexport.parity.labels import Labels
 from mpexport.signature import Signature, TensorSpec
 from mpexport.tensors import TensorSet
 
@@ -33,12 +34,28 @@ class InputOptions:
         seed: Seed of made-up inputs.
         batch: Samples per case of the data; None means the model's fixed batch, or else
             `DEFAULT_BATCH`.
+        labels: An ``.npy`` with the true class of each sample of the data.
+        labeled: The output that ``labels`` belong to; None means the only one they fit.
     """
 
     data: Optional[str] = None
     ranges: Optional[Mapping[str, tuple[float, float]]] = None
     seed: int = 0
     batch: Optional[int] = None
+    labels: Optional[str] = None
+    labeled: Optional[str] = None
+
+    def open_labels(self) -> Optional[Labels]:
+        """The labels, if there are any.
+
+        Raises:
+            UsageError: Labels for made-up inputs; see also `Labels`.
+        """
+        if self.labels is None:
+            return None
+        if self.data is None:
+            raise UsageError("labels need data: made-up inputs have no true class")
+        return Labels(Path(self.labels), self.labeled)
 
 
 def iterate(

@@ -26,14 +26,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpexport import plugins
 from mpexport.errors import UsageError
 from mpexport.findings import Verdict
 from mpexport.parity.accuracy import PairedAccuracy
-from mpexport.parity.report import ParityReport
+from mpexport.parity.report import Missed, ParityReport
 from mpexport.parity.row import TensorComparison
 from mpexport.parity.tolerance import Tolerance, Tolerances, default_for
 
@@ -99,12 +99,24 @@ class Gate:
         tolerance: Parts of the bound for outputs without their own.
         outputs: Output name → what it must hold.
         budgets: Format name → key of `BUDGETS` → limit, in MiB and in milliseconds.
+        max_accuracy_drop: As a share, of the output with labels; None means no limit.
+        labeled: That output, where it is named.
     """
 
     min_samples: int = 1
     tolerance: Mapping[str, float] = field(default_factory=dict)
     outputs: Mapping[str, OutputGate] = field(default_factory=dict)
     budgets: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    max_accuracy_drop: float | None = None
+    labeled: str | None = None
+
+    def with_tolerance(self, output: str, part: str, value: float) -> Gate:
+        """The gate with another part of a bound, of one output or (``""``) of all others."""
+        if not output:
+            return replace(self, tolerance=_set(self.tolerance, part, value))
+        own = self.outputs.get(output, OutputGate())
+        changed = replace(own, tolerance=_set(own.tolerance, part, value))
+        return replace(self, outputs={**self.outputs, output: changed})
 
     def tolerances(self, default: Tolerance | None = None) -> Tolerances:
         """The bound per output, the parts not given from the default (that of float32 files)."""
@@ -112,23 +124,6 @@ class Gate:
         common = _with_parts(base, self.tolerance)
         own = {n: _with_parts(common, o.tolerance) for n, o in self.outputs.items() if o.tolerance}
         return {"": common, **own} if own else common
-
-
-@dataclass(frozen=True)
-class Missed:
-    """A limit that isn't held.
-
-    Attributes:
-        verdict: FAIL, or INCONCLUSIVE where there is nothing to hold against it.
-        where: Output or format.
-        limit: Its key in the gate file.
-        message: One line.
-    """
-
-    verdict: Verdict
-    where: str
-    limit: str
-    message: str
 
 
 def parse(data: Mapping[str, Any], where: str) -> Gate:
@@ -166,6 +161,15 @@ def parse(data: Mapping[str, Any], where: str) -> Gate:
     _known(common, _PARTS, f"{where}: [tolerance]")
     parts = {k: _number(v, f"{where}: [tolerance] {k}") for k, v in common.items()}
     return Gate(least, parts, outputs, budgets)
+
+
+def judged(gate: Gate, report: ParityReport) -> ParityReport:
+    """The report with what it does not hold.
+
+    Raises:
+        UsageError: The gate names an output that isn't there.
+    """
+    return replace(report, missed=tuple(judge(gate, report)))
 
 
 def judge(gate: Gate, report: ParityReport) -> list[Missed]:
@@ -240,6 +244,12 @@ def _judge_limit(key: str, limit: float, row: TensorComparison) -> Missed | None
     side = "above" if kind.is_upper else "below"
     text = f"{value:.6g}{kind.unit} is {side} {key} = {limit:g}"
     return Missed(Verdict.FAIL, row.output, key, text)
+
+
+def _set(parts: Mapping[str, float], part: str, value: float) -> Mapping[str, float]:
+    """The parts with one replaced; the absolute and the scaled tolerance replace each other."""
+    other = {"atol": "atol_scale", "atol_scale": "atol"}.get(part)
+    return {**{k: v for k, v in parts.items() if k != other}, part: value}
 
 
 def _with_parts(base: Tolerance, parts: Mapping[str, float]) -> Tolerance:
