@@ -73,8 +73,10 @@ format: $(STAMP) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## how long exporting and starting take; many minutes
+bench: $(STAMP) ## how long exporting, promoting and starting take; many minutes
 	$(BIN)/python benchmarks/export.py
+	$(BIN)/python benchmarks/float16.py
+	$(BIN)/python benchmarks/promotion.py
 	$(BIN)/python benchmarks/startup.py
 
 dist: $(STAMP) ## source archive and wheel, in dist/

@@ -156,7 +156,7 @@ def convert(
     if output is None:
         if not isinstance(model, (str, os.PathLike)):
             raise UsageError("an output path is needed for a model in memory")
-        output = default_output(source.path, format)
+        output = default_output(source.path, spec, chosen)
     out = Output(
         Path(output),
         is_directory=spec.is_directory,

@@ -76,10 +76,14 @@ def _stem(source: str) -> str:
     return path.stem if path.suffix in (".keras", ".h5", ".hdf5") else path.name
 
 
-def default_output(source: str, name: str) -> Path:
-    """Beside the source, named after it."""
-    spec, _ = formats.resolve(name)
-    return Path(source).parent / f"{_stem(source)}{spec.suffix}"
+def default_output(source: str, spec: FormatSpec, options: Any) -> Path:
+    """Beside the source, named after it and after the variant that the options make."""
+    made = (
+        name.removeprefix(spec.name).replace("-", "_")
+        for name, values in spec.variants.items()
+        if all(getattr(options, option) == value for option, value in values.items())
+    )
+    return Path(source).parent / f"{_stem(source)}{next(made, '')}{spec.suffix}"
 
 
 def open_source(worker: Worker, source: SourceOptions, io_dtype: str) -> dict[str, Any]:
@@ -163,6 +167,7 @@ def produce(
                                     file.target.spec.name,
                                     file.conversion.precision,
                                     key,
+                                    _is_clamped(file),
                                 ),
                                 key,
                                 references,
@@ -216,7 +221,12 @@ def _run_references(
     files = [s for _, s in having]
     cases = list(iterate(signature, files, inputs, described["ranges"][key]))
     rounded = any(has_rounded_weights(f.conversion.precision) for f, _ in having)
-    references.run(key, cases, rounded=rounded)
+    clamped = any(_is_clamped(f) for f, _ in having)
+    references.run(key, cases, rounded=rounded, clamped=clamped)
+
+
+def _is_clamped(file: Written) -> bool:
+    return any(c.kind == "weight-clamped" for c in file.conversion.changes)
 
 
 def _refuse_failed(file: Written, reports: list[ParityReport]) -> None:
@@ -298,6 +308,7 @@ def _manifest_entry(file: ExportedFile, target: Target) -> dict[str, Any]:
         "size_bytes": file.artifact.size_bytes,
         "signatures": [s.to_json() for s in file.conversion.signatures],
         "precision": file.conversion.precision,
+        "notes": list(file.conversion.notes),
         "ops": file.contract.ops,
         "facts": file.contract.facts,
         "verified": bool(file.parity),

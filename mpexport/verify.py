@@ -34,12 +34,15 @@ class RunFile:
         format: Format name.
         precision: ``float32``, ``float16-weights`` or ``float16``.
         signature: Signature to run; None for the only one.
+        is_clamped: Whether weights were clamped to what float16 holds. The model with its weights
+            clamped is the reference then, and the trained one says nothing.
     """
 
     path: Path
     format: str
     precision: str = "float32"
     signature: Optional[str] = None
+    is_clamped: bool = False
 
 
 # Output name → true classes of the samples, per case.
@@ -53,11 +56,15 @@ class ModelRuns(NamedTuple):
         expected: Of the reference.
         trained: Of the model as trained; None where it can't run.
         rounded: Of the reference with float16-rounded weights; None where nobody asked.
+        clamped: Of the reference with weights clamped to what float16 holds; likewise.
+        constant: Outputs that depend on no input.
     """
 
     expected: list[TensorSet]
     trained: Optional[list[TensorSet]]
     rounded: Optional[list[TensorSet]]
+    clamped: Optional[list[TensorSet]]
+    constant: tuple[str, ...]
 
 
 class References:
@@ -74,13 +81,22 @@ class References:
         self.cases: dict[str, list[TensorSet]] = {}
         self.facts: dict[str, dict[str, Any]] = {}
 
-    def run(self, key: str, cases: list[TensorSet], *, rounded: bool, keep: bool = False) -> None:
+    def run(
+        self,
+        key: str,
+        cases: list[TensorSet],
+        *,
+        rounded: bool,
+        clamped: bool = False,
+        keep: bool = False,
+    ) -> None:
         """Runs cases of one signature in the worker; they take the place of those before.
 
         Args:
             key: Signature key.
             cases: Inputs by name.
             rounded: Whether the reference with rounded weights is wanted too.
+            clamped: Whether the one with weights clamped to what float16 holds is.
             keep: Whether this will be called again for the same signature.
         """
         self.cases[key] = cases
@@ -88,6 +104,7 @@ class References:
         for i, case in enumerate(cases):
             save_npy_dir(case, self._folder / key / "inputs" / str(i))
         kinds = ["trained", "reference"] + (["rounded"] if rounded else [])
+        kinds += ["clamped"] if clamped else []
         self.facts[key] = self._worker.call(
             "reference",
             key=key,
@@ -108,6 +125,8 @@ class References:
             self._outputs(key, "reference") or [],
             None if unavailable else self._outputs(key, "trained"),
             self._outputs(key, "rounded"),
+            self._outputs(key, "clamped"),
+            tuple(self.facts[key]["constant_outputs"]),
         )
 
     def _outputs(self, key: str, kind: str) -> Optional[list[TensorSet]]:
@@ -202,6 +221,9 @@ class FileComparison:
             VerificationError: A float16 file overflows; names the node.
         """
         outputs, self.environment = run_file(self._worker, self._file, inputs, self._num_threads)
+        if self._file.is_clamped:  # which the model as trained is not
+            runs = runs._replace(expected=runs.clamped or [], trained=None)
+        self._main.note_constants(runs.constant)
         floors = runs.rounded if self._file.precision == "float16-weights" else None
         if self._twins:
             twins = _emulate(self._worker, self._file, inputs, len(inputs))

@@ -185,7 +185,7 @@ class OutputState:
             return False
         return error <= self._k * floor
 
-    def _judge(self, beyond: int) -> tuple[Verdict, str, str]:
+    def _judge(self, beyond: int, *, is_constant: bool) -> tuple[Verdict, str, str]:
         """Verdict, cause and message."""
         seen = self._seen
         if seen.structure:
@@ -219,16 +219,20 @@ class OutputState:
             return Verdict.INCONCLUSIVE, row.REFERENCE_UNUSABLE, text
         if seen.is_exact:
             return Verdict.PASS, row.OK, "equal"
-        if seen.sums.low >= seen.sums.high:
+        if seen.sums.low >= seen.sums.high and not is_constant:
             text = "all of the reference is one number, which proves nothing"
             return Verdict.INCONCLUSIVE, row.NO_EVIDENCE, text
         return Verdict.PASS, cause, message
 
-    def finish(self) -> TensorComparison:
-        """The row over all cases added."""
+    def finish(self, *, is_constant: bool = False) -> TensorComparison:
+        """The row over all cases added.
+
+        Args:
+            is_constant: Whether it depends on no input, so that one number is all to be seen of it.
+        """
         seen = self._seen
         beyond = seen.beyond + seen.needed.above(seen.scale)
-        verdict, cause, message = self._judge(beyond)
+        verdict, cause, message = self._judge(beyond, is_constant=is_constant)
         sums, top = seen.sums, seen.top
         measured: dict[str, Any] = {}
         if sums.count:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from mpexport import tensors
@@ -46,6 +46,7 @@ def compare_cases(
     floor: Cases | None = None,
     k: float = 2.0,
     precision: str = "float32",
+    constant: Collection[str] = (),
 ) -> tuple[TensorComparison, ...]:
     """Compares the outputs of several cases; one row per output over all of them.
 
@@ -56,8 +57,7 @@ def compare_cases(
     model t), or when |c - r| <= k·max|f - r| + the float32 bound (no further than rounding to
     float16 moves the reference: that of the weights, or of everything a float16 file rounds). It is
     inconclusive when nothing was compared, the reference has a NaN, or all of the reference is one
-    number. Integers,
-    booleans and strings must be equal.
+    number though it depends on the inputs. Integers, booleans and strings must be equal.
 
     Args:
         references: Outputs by name, one set per case.
@@ -68,6 +68,7 @@ def compare_cases(
             rounding is emulated. Give the float32 bound with it.
         k: How many times the trained error or the rounding error is still no fault.
         precision: The candidate's, for telling a ``precision`` failure from a ``conversion`` one.
+        constant: Outputs that depend on no input.
 
     Returns:
         Rows in the order of the reference's outputs, extra ones of the candidate last.
@@ -80,6 +81,7 @@ def compare_cases(
         if other is not None and len(other) != len(references):
             raise UsageError(f"{len(references)} reference cases, but {len(other)} to compare")
     comparison = Comparison(tolerances, k, precision)
+    comparison.note_constants(constant)
     for i, (reference, candidate) in enumerate(zip(references, candidates)):
         comparison.add(
             i,
@@ -107,6 +109,11 @@ class Comparison:
         self._extra: dict[str, tuple[int, int]] = {}
         self._cases: dict[str, int] = {}
         self._total = 0
+        self._constants: set[str] = set()
+
+    def note_constants(self, names: Iterable[str]) -> None:
+        """Notes outputs that depend on no input: for them one number is evidence enough."""
+        self._constants.update(names)
 
     def add(
         self,
@@ -174,7 +181,7 @@ class Comparison:
             if self._cases[name] < self._total:
                 missing = self._total - self._cases[name]
                 state.reject(-1, f"not in the reference in {missing} of {self._total} cases")
-            rows.append(state.finish())
+            rows.append(state.finish(is_constant=name in self._constants))
         for name in sorted(set(self._extra) - set(self._first), key=self._extra.__getitem__):
             message = "the reference has no such output"
             bound = tolerance.Tolerance()
@@ -194,11 +201,13 @@ class Comparison:
                 for name, state in self._states.items()
             },
             "extra": {name: list(first) for name, first in self._extra.items()},
+            "constants": sorted(self._constants),
         }
 
     def load_json(self, data: Mapping[str, Any]) -> None:
         """Takes in what `to_json` of another part gave."""
         self._total += data["total"]
+        self.note_constants(data["constants"])
         for name, part in data["outputs"].items():
             self._state(name).load_json(part["seen"])
             first = tuple(part["first"])

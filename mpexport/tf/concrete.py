@@ -123,19 +123,19 @@ def with_names(function: Any) -> Any:
         tensors = iter(args)
         given = [next(tensors) if isinstance(s, tf.TensorSpec) else s for s in leaves]
         positional, keyword = tf.nest.pack_sequence_as(function.structured_input_signature, given)
-        return _named_outputs(function(*positional, **keyword))
+        return named_outputs(function(*positional, **keyword))
 
     return tf.function(call, autograph=False).get_concrete_function(*named)
 
 
-def _named_outputs(outputs: Any) -> dict[str, Any]:
+def named_outputs(outputs: Any) -> dict[str, Any]:
     """A flat dict; what is None is left out, and a name that comes twice gets a number."""
     flat: dict[str, Any] = {}
     if not (isinstance(outputs, dict) and all(isinstance(k, str) for k in outputs)):
         leaves = [t for t in tf.nest.flatten(outputs) if t is not None]
         return {f"output_{i}": t for i, t in enumerate(leaves)}
     for key, value in sorted(outputs.items()):
-        inner = _named_outputs(value) if isinstance(value, (dict, list, tuple)) else {"": value}
+        inner = named_outputs(value) if isinstance(value, (dict, list, tuple)) else {"": value}
         for k, tensor in inner.items():
             base = f"{key}_{k}" if k else key
             numbers = (f"{base}_{i}" for i in itertools.count(1))

@@ -152,7 +152,9 @@ def _keras_failure(options: SourceOptions, error: Exception, legacy: bool) -> Mp
             f"{options.path}: {generation} cannot load it: {text}", where=options.path
         )
     return ConversionError(
-        f"{options.path}: {generation} cannot load or export it: {text}", where=options.path
+        f"{options.path}: {generation} cannot load or export it: {text}",
+        hint="where the code that built the model still runs, save a SavedModel with it",
+        where=options.path,
     )
 
 
@@ -281,7 +283,10 @@ def _from_endpoint(
     if options.signature is None:
         raise UsageError(
             f"{options.path}: has no signatures; its endpoints are: {named}",
-            hint="choose one: --signature NAME",
+            hint="choose one: --signature NAME"
+            if endpoints
+            else "nothing in it was traced: save it again after a call, or from a tf.function with "
+            "an input_signature",
             where=options.path,
         )
     if options.signature not in endpoints:

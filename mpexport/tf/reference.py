@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from mpexport.errors import ConversionError, InconclusiveError
-from mpexport.tf import concrete, pipeline
+from mpexport.tf import concrete, pipeline, resources
 from mpexport.tf.graph import Program
 from mpexport.tf.inline import concrete_of, flatten
 from mpexport.tf.load import first_line
@@ -70,6 +70,30 @@ def _runnable(program: Program, key: str) -> Program:
     annotate_shapes(work, {work.entries[key].function: function.graph})
     changes = pipeline.run(work, "none", pipeline.PassContext(), extra=[name])
     return work if changes else program
+
+
+class State:
+    """The values of the variables that a model changes, to run it again from where it began.
+
+    Args:
+        model: The normalized model.
+        key: Signature key.
+    """
+
+    def __init__(self, model: NormalizedModel, key: str) -> None:
+        changes = any(node.op.startswith("Assign") for _, node in model.original.nodes())
+        entries = [p.entries[key] for p in (model.original, model.program)] if changes else []
+        captures = {id(c): c for entry in entries for c in entry.captures}
+        self._values = [
+            (capture, np.array(resources.read_value(capture)))
+            for capture in captures.values()
+            if concrete.variable_dtype(capture) is not None
+        ]
+
+    def restore(self) -> None:
+        """Puts the values back."""
+        for capture, value in self._values:
+            tf.raw_ops.AssignVariableOp(resource=capture, value=tf.constant(value))
 
 
 def run(function: Any, names: list[str], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

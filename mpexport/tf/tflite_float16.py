@@ -15,11 +15,12 @@ whatever the operator. A runtime folds the DEQUANTIZE when it loads the file. Wh
 as TensorFlow leaves it: constants that no operator reads (a subgraph gives them as they are),
 variable tensors (the state of a fused LSTM), and what is no float32 at all.
 
-In three places it does otherwise. A constant that holds numbers beyond ±65504 stays in float32:
+In four places it does otherwise. A constant that holds numbers beyond ±65504 stays in float32:
 weights were looked at before (`mpexport.tf.weights`), so it is a mask or a limit of the graph, and
-TensorFlow would clamp it. A constant that is read and given alike is given widened, where
-TensorFlow gives float16. And constants are taken in the order of their indices, where TensorFlow's
-order depends on a hash, so that two runs of it differ.
+TensorFlow would clamp it. So does a single number below 2^-14, an epsilon or a factor of the graph,
+of which float16 keeps few bits or none. A constant that is read and given alike is given widened,
+where TensorFlow may write it twice. And constants are taken in the order of their indices, where
+TensorFlow goes by a hash table.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
 
 from mpexport.dtypes import FLOAT16
+from mpexport.tf.weights import SMALLEST_NORMAL
 from mpexport.tflite_file.requirements import minimum_runtime
 
 _FLOAT32, _FLOAT16 = schema.TensorType.FLOAT32, schema.TensorType.FLOAT16
@@ -127,6 +129,8 @@ class _Halves:
         value = np.ascontiguousarray(data).view(np.uint8).view("<f4")
         with np.errstate(over="ignore"):
             half = value.astype("<f2")
+        if value.size == 1 and 0 < abs(float(value[0])) < SMALLEST_NORMAL:
+            return None
         # What rounds to infinity, and NaN: float16 ends at 65504.
         if not (np.abs(half) <= np.float16(FLOAT16.max_finite)).all():
             return None

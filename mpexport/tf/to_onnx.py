@@ -44,6 +44,7 @@ PASSES = (
     "drop_unused_state",
     "lower_resize",
     "lower_selection",
+    "lower_sign_bit",
     "lower_tables",
     "onnx_cases",
     "onnx_complex",

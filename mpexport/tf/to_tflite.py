@@ -30,6 +30,7 @@ PASSES = (
     "lower_pooling",
     "lower_resize",
     "lower_selection",
+    "lower_sign_bit",
     "lower_slices",
     "lower_tables",
     "lower_tensor_lists",

@@ -11,9 +11,8 @@ in a channel whose largest weight is at least 2^-14 the flushed ones add no erro
 largest one may not have added already. Below that the bound of 2^-11 does not hold, and what is
 flushed may be all there is of a channel. A channel is a slice along the last axis (an output
 channel of a dense layer or a convolution); of a vector it is all of it. Chance alone flushes
-weights: of those drawn from a normal distribution of deviation s, one in about 2^24 s is that
-small, and freshly initialized kernels have s between 0.01 and 0.1; of the 25.6 million weights of
-a ResNet50 that is a few dozen. None of them is a fault.
+weights: of those drawn from a normal distribution of deviation s, one in about 2^25 s is that
+small. An untrained ResNet50 has 13 of them, in 7 of its variables, and none is refused.
 """
 
 from __future__ import annotations

@@ -112,19 +112,22 @@ def _reference(
         session: The worker's state.
         key: Signature key.
         cases: Directories of input arrays.
-        kinds: Of ``trained``, ``reference`` and ``rounded``.
+        kinds: Of ``trained``, ``reference``, ``rounded`` and ``clamped``.
         output: Results go to ``output/KIND/INDEX``.
         keep: Whether more cases will follow; the references, with their own copies of the weights,
             then stay.
     """
     from mpexport.tensors import load_npy_dir, save_npy_dir
-    from mpexport.tf import reference
+    from mpexport.tf import reference, weights
+    from mpexport.tf.dependence import constant_outputs
 
     model = _opened(session)
     names = [s.name for s in model.program.entries[key].inputs]
-    answer: dict[str, Any] = {}
+    answer: dict[str, Any] = {"constant_outputs": constant_outputs(model.program, key)}
+    state = reference.State(model, key)
     for kind in kinds:
         session.progress(f"running the {kind} model")
+        state.restore()
         function = None
         if kind != "trained":
             made = session.references.get((key, kind))
@@ -133,6 +136,7 @@ def _reference(
             if keep:
                 session.references[key, kind] = made
             function, answer[f"{kind}_dtype"] = made.function, made.dtype
+        damages = weights.float16_damage(model, key) if kind == "clamped" else []
         for i, case in enumerate(cases):
             inputs = load_npy_dir(Path(case))
             if function is None:
@@ -141,8 +145,10 @@ def _reference(
                     answer["trained_unavailable"] = reason
                     break
             else:
-                outputs = reference.run(function, names, inputs)
+                with weights.clamped(model, key, damages):
+                    outputs = reference.run(function, names, inputs)
             save_npy_dir(outputs, Path(output) / kind / str(i))
+    state.restore()
     return answer
 
 

@@ -69,6 +69,7 @@ class Case:
         fast: Whether ``make test`` runs it too.
         literals: Whether the model holds Python numbers that a 16-bit trace rounds; the twin is
             then allowed the difference that rounding them makes in the twin itself.
+        bare: Whether the bare tools run on it too. They take minutes for a large model.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Case:
     refused: Mapping[str, str] = field(default_factory=dict)
     fast: bool = False
     literals: bool = True
+    bare: bool = True
 
 
 def integers(low: int, high: int, *shape: int, dtype: str = "int32") -> Feed:

@@ -52,12 +52,22 @@ def _has_state(function: Any) -> bool:
 
 
 def _round_weights(function: Any) -> None:
+    """Rounds to float16 what is stored so, or moves it as far as that.
+
+    A weight that float16 holds is still no constant of the file: converters multiply scales into
+    kernels, and it is the products that are rounded.
+    """
     import tensorflow as tf
 
+    rng = np.random.default_rng(0)
     for variable in function.variables:
         if variable.dtype == tf.float32:
+            value = variable.numpy()
             with np.errstate(over="ignore"):
-                variable.assign(variable.numpy().astype(np.float16).astype(np.float32))
+                rounded = value.astype(np.float16).astype(np.float32)
+            if np.array_equal(rounded, value):
+                rounded = np.float32(value * (1 + 2.0**-11 * rng.uniform(-1, 1, value.shape)))
+            variable.assign(rounded)
 
 
 def _array(value: Any) -> Any:

@@ -107,7 +107,7 @@ def run_case(module: str, case: Case, children: Children) -> dict[str, Any]:
         for policy, facts in built["policies"].items():
             if facts["twin"] not in twins:
                 twins[facts["twin"]] = run_twin(
-                    case, facts["twin"], folder / "twin_files", children
+                    case, facts["twin"], folder / f"twin_files-{policy}", children
                 )
             row["policies"][policy] = run_policy(
                 case, policy, facts, twins[facts["twin"]], folder, children

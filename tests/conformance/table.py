@@ -60,12 +60,16 @@ def _cells(case: Case, row: Row) -> list[str]:
         _both(state(case, t, p["targets"][t]) for p in row["policies"].values()) for t in TARGETS
     ]
     first = next(iter(row["policies"].values()))
-    for _, tool, twin in _BARE:
-        answer = (row["bare_float32"] if twin else first["bare"])[tool]
-        cells.append(answer.partition(":")[0])
+    cells += [_bare(row, first, tool, twin) for _, tool, twin in _BARE]
     old = [o for p in row["policies"].values() for o in p["old_runtime"].values()]
     cells.append("" if not old else "ok" if all(not o["problem"] for o in old) else "fails")
     return cells
+
+
+def _bare(row: Row, first: Row, tool: str, twin: bool) -> str:
+    """What a bare tool did; empty where it wasn't asked."""
+    answers = row["bare_float32"] if twin else first.get("bare", {})
+    return answers.get(tool, "").partition(":")[0]
 
 
 def _counts(cases: dict[str, Case], rows: list[Row]) -> list[str]:
@@ -93,12 +97,8 @@ def _bare_counts(rows: list[Row]) -> list[str]:
         "|---|--:|--:|--:|--:|--:|",
     ]
     for title, tool, twin in _BARE:
-        found = Counter(
-            (r["bare_float32"] if twin else next(iter(r["policies"].values()))["bare"])[
-                tool
-            ].partition(":")[0]
-            for r in rows
-        )
+        answers = [_bare(r, next(iter(r["policies"].values())), tool, twin) for r in rows]
+        found = Counter(a for a in answers if a)
         words = " | ".join(str(found[w]) for w in ("ok", "fails", "does not run", "wrong"))
         lines.append(f"| {title} | {found.total()} | {words} |")
     return lines

@@ -288,3 +288,14 @@ def test_any_damage_is_seen():
         result = compare(reference, candidate)
         assert result.verdict is Verdict.FAIL
         assert result.worst_index == index
+
+
+def test_an_output_that_depends_on_no_input_needs_no_second_number():
+    fixed, off = np.full((2, 3), 0.5), np.full((2, 3), 0.6)
+    for constant, candidate, verdict in (
+        ((), fixed, Verdict.INCONCLUSIVE),
+        (["y"], fixed, Verdict.PASS),
+        (["y"], off, Verdict.FAIL),
+    ):
+        (found,) = compare_cases([{"y": fixed}], [{"y": candidate}], F32, constant=constant)
+        assert found.verdict is verdict

@@ -236,6 +236,41 @@ def test_hidden_policy():
     assert "m/both/backward" not in findings[0].message
 
 
+@pytest.mark.parametrize(
+    ("dtype", "rows", "found"),
+    [(HALF, 2049, 0), (HALF, 3000, 1), (tf.bfloat16, 257, 0), (tf.bfloat16, 300, 1)],
+)
+def test_ids_that_are_rounded(tmp_path, dtype, rows, found):
+    table = tf.Variable(tf.zeros((rows, 2)))
+
+    def serve(m, x):
+        ids = tf.reshape(tf.cast(x, dtype), (-1,))
+        return {"y": tf.gather(m.table, tf.cast(ids, tf.int32))}
+
+    result = report(tmp_path, serve, spec("x", [None, 4]), table=table)
+    assert [f.rule for f in result.findings if f.rule == "rounded-ids"] == ["rounded-ids"] * found
+
+
+def test_ids_of_integers_are_not_rounded(tmp_path):
+    table = tf.Variable(tf.zeros((3000, 2)))
+
+    def serve(m, x):
+        return {"y": tf.cast(tf.gather(m.table, x), HALF)}
+
+    result = report(tmp_path, serve, spec("x", [None], tf.int32), table=table)
+    assert not [f for f in result.findings if f.rule == "rounded-ids"]
+
+
+def test_infinite_constant_that_a_model_holds(tmp_path):
+    result = report(
+        tmp_path,
+        lambda m, x: {"y": tf.cast(tf.cast(x, HALF) / m.held, tf.float32)},
+        spec("x", [2]),
+        held=tf.constant([np.inf, 1.0], HALF),
+    )
+    assert [f.rule for f in result.findings if f.rule == "infinite-constant"]
+
+
 def test_every_rule_has_a_seeded_defect():
     assert sorted(all_rules()) == [
         "half-boundary",
@@ -243,6 +278,7 @@ def test_every_rule_has_a_seeded_defect():
         "hidden-policy",
         "infinite-constant",
         "nonfinite-weight",
+        "rounded-ids",
     ]
 
 

@@ -1,7 +1,9 @@
 """Every architecture of ``keras.applications``, with random weights, small images, ten logits.
 
-All under ``mixed_float16``, the smallest of each family under ``mixed_bfloat16`` too. Random
-weights would make most of these nets forget their input, so the twin's are brought to where
+All under ``mixed_float16``, the smallest of each family under ``mixed_bfloat16`` and by the bare
+tools too.
+
+Random weights would make most of these nets forget their input, so the twin's are brought to where
 training leaves them (the suite gives the other models its weights): batch statistics are those of
 a few images, scales of residual branches aren't close to zero, and nets without normalization keep
 the size of what they compute.
@@ -58,6 +60,8 @@ def _case(
     pixels: bool,
     policies: tuple[str, ...],
     options: Mapping[str, Any] | None = None,
+    *,
+    bare: bool = True,
 ) -> Case:
     feed = _feed(side, pixels)
 
@@ -76,7 +80,7 @@ def _case(
             _as_if_trained(b, model, feed(b.rng, 8))
         return model
 
-    return Case(f"applications/{name}", build, policies=policies, feeds={"x": feed})
+    return Case(f"applications/{name}", build, policies=policies, feeds={"x": feed}, bare=bare)
 
 
 def _standardize(keras: Any, model: Any) -> None:
@@ -107,7 +111,9 @@ def _as_if_trained(b: Build, model: Any, images: Any) -> None:
 
 CASES = [
     *(
-        _case(name, side, pixels, MIXED if name == members[0] else MIXED[:1])
+        _case(
+            name, side, pixels, MIXED if name == members[0] else MIXED[:1], bare=name == members[0]
+        )
         for side, pixels, members in _FAMILIES
         for name in members
     ),

@@ -85,6 +85,7 @@ _ALWAYS = [
             "image": normal(*_IMAGE), "boxes": uniform(0, 8, 3, 4),
             "labels": uniform(0, 5, 3),
         },
+        refused=dict.fromkeys(("onnx", "onnx-float16"), "has an input and an output of one name"),
     ),
 ]  # fmt: skip
 
@@ -111,7 +112,8 @@ _AUGMENTATION = [
     _image("RandomRotation", 0.2),
     _image("RandomSaturation", 0.5, **_UNIT),
     _image("RandomSharpness", 0.5, **_UNIT),
-    _image("RandomShear", 0.2, 0.2),
+    # Keras can't load the .keras file it writes for this one.
+    special(_image("RandomShear", 0.2, 0.2), source="savedmodel"),
     _image("RandomTranslation", 0.2, 0.2),
     _image("RandomZoom", 0.2),
     _image(
