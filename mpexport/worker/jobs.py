@@ -104,7 +104,7 @@ def _convert(
 
 
 def _reference(
-    session: Session, key: str, cases: list[str], kinds: list[str], output: str, keep: bool
+    session: Session, key: str, cases: list[str], kinds: list[str], output: str, keep: bool = False
 ) -> dict[str, Any]:
     """Runs the trained model and the references on stored cases.
 
