@@ -52,6 +52,15 @@ def trained(sample_dir: SampleDir) -> Path:
     return sample_dir("cnn", "mixed_float16")
 
 
+@pytest.fixture(scope="session")
+def old_python() -> Path:
+    """The Python of the environment of an old device, with tflite-runtime 2.14 and numpy 1."""
+    python = Path(__file__).parents[1] / ".venv-tflite-runtime" / "bin" / "python"
+    if not python.is_file():
+        pytest.skip("there is no .venv-tflite-runtime: make .venv-tflite-runtime/.installed")
+    return python
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield

@@ -61,8 +61,6 @@ def run(folder: Path | None, script: str, *arguments: object) -> Any:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-OLD_PYTHON = CHECKOUT / ".venv-tflite-runtime" / "bin" / "python"
-
 IMPORT_ALL = """
 import importlib, json
 for name in sys.argv[1:]:
@@ -93,13 +91,11 @@ def test_every_light_module_imports_with_numpy_alone(device):
 
 
 @pytest.mark.tflite_runtime
-def test_every_light_module_imports_in_the_environment_of_an_old_device():
+def test_every_light_module_imports_in_the_environment_of_an_old_device(old_python):
     """With the oldest Python that `make` found, 3.9 if there is one."""
-    if not OLD_PYTHON.is_file():
-        pytest.skip("there is no .venv-tflite-runtime: make .venv-tflite-runtime/.installed")
     lines = [f"import {name}" for name in LIGHT]
     ended = subprocess.run(
-        [OLD_PYTHON, "-c", "\n".join(lines)], capture_output=True, text=True, cwd=CHECKOUT
+        [old_python, "-c", "\n".join(lines)], capture_output=True, text=True, cwd=CHECKOUT
     )
     assert ended.returncode == 0, ended.stderr
 

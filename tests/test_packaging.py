@@ -22,7 +22,6 @@ from packaging.requirements import Requirement
 import mpexport
 
 CHECKOUT = Path(__file__).parents[1]
-OLD_PYTHON = CHECKOUT / ".venv-tflite-runtime" / "bin" / "python"
 GENERATED = shutil.ignore_patterns(
     "__pycache__", "*.pyc", "*.egg-info", ".*", "build", "dist", "demo"
 )
@@ -251,15 +250,13 @@ assert importlib.util.find_spec("cli") is None
 @pytest.mark.tf
 @pytest.mark.litert
 @pytest.mark.tflite_runtime
-def test_exported_tflite_runs_in_the_environment_of_an_old_device(trained, tmp_path):
+def test_exported_tflite_runs_in_the_environment_of_an_old_device(trained, old_python, tmp_path):
     """A TFLite file written here gives the same numbers in tflite-runtime 2.14, numpy 1 and all."""
     from mpexport.parity.compare import compare_cases
     from mpexport.parity.tolerance import default_for
     from mpexport.tensors import load_npy_dir, save_npy_dir
     from mpexport.worker.parent import Worker
 
-    if not OLD_PYTHON.is_file():
-        pytest.skip("there is no .venv-tflite-runtime: make .venv-tflite-runtime/.installed")
     names = ["tflite", "tflite-float16"]
     made = mpexport.export(trained / "cnn_savedmodel", tmp_path / "release", names)
     with np.load(trained / "test_data.npz") as data:
@@ -267,7 +264,7 @@ def test_exported_tflite_runs_in_the_environment_of_an_old_device(trained, tmp_p
     job = {"format": "tflite", "options": {"num_threads": 1, "signature": None}}
     for file in made.files:
         outputs = []
-        for python, runtime in ((sys.executable, "litert"), (OLD_PYTHON, "tflite_runtime")):
+        for python, runtime in ((sys.executable, "litert"), (old_python, "tflite_runtime")):
             with Worker(python=str(python)) as worker:
                 answer = worker.call(
                     "run",

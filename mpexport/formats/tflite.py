@@ -219,7 +219,7 @@ def _check(path: Path, promised: Conversion, options: TfliteOptions) -> Contract
     used = set()
     with open_tflite(path) as file:
         for graph in file.subgraphs:
-            widened: set[int] = set()
+            widened = graph.widened()
             for op in graph.operators:
                 custom = op.op.name.startswith(f"{CUSTOM}:")
                 name = op.op.custom if custom else op.op.name
@@ -227,8 +227,6 @@ def _check(path: Path, promised: Conversion, options: TfliteOptions) -> Contract
                     violations.append(f"custom op {name}: a plain runtime cannot run it")
                 ops[name] += 1
                 used.add((op.op.code, op.op.version))
-                if name == "DEQUANTIZE":
-                    widened.update(op.inputs)
             for i, tensor in enumerate(graph.tensors):
                 stored = promised.precision == "float16-weights" and i in widened
                 if dtypes.is_16_bit_float(tensor.dtype) and not stored:

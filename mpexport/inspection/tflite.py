@@ -9,10 +9,8 @@ from typing import Any
 from mpexport import dtypes
 from mpexport.inspection import counted, shown
 from mpexport.signature import Signature, TensorSpec
-from mpexport.tflite_file.reader import Subgraph, TfliteFile, open_tflite
+from mpexport.tflite_file.reader import REDUCED_PRECISION, Subgraph, TfliteFile, open_tflite
 from mpexport.tflite_file.requirements import minimum_runtime
-
-REDUCED_PRECISION = "reduced_precision_support"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -54,7 +52,7 @@ def _weight_bytes(file: TfliteFile) -> dict[str, int]:
 def _precision(file: TfliteFile) -> str:
     stores_half = False
     for graph in file.subgraphs:
-        widened = {i for op in graph.operators if op.op.name == "DEQUANTIZE" for i in op.inputs}
+        widened = graph.widened()
         for i, tensor in enumerate(graph.tensors):
             if tensor.is_quantized:
                 return "quantized"

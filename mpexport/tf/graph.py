@@ -7,7 +7,7 @@ FunctionDef a tensor is ``argument`` or ``node:output_arg:index``; a control inp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +79,13 @@ def where(fdef: FunctionDef, node: NodeDef) -> str:
     return f"{fdef.signature.name}/{node.name}"
 
 
+def in_layer(path: str) -> str:
+    """`` in layer dense (model/dense/MatMul)``: Keras names nodes ``model/layer/…/op``."""
+    parts = path.split("/")
+    layer = parts[1] if len(parts) > 2 else parts[0] if len(parts) == 2 else ""
+    return (f" in layer {layer}" if layer else "") + (f" ({path})" if path else "")
+
+
 def called_functions(node: NodeDef) -> Iterator[str]:
     """Names of the functions a node calls (``f``, ``body``, ``cond``, ``branches`` …)."""
     for value in node.attr.values():
@@ -88,6 +95,26 @@ def called_functions(node: NodeDef) -> Iterator[str]:
         elif kind == "list":
             for f in value.list.func:
                 yield f.name
+
+
+def reachable_functions(
+    library: Mapping[str, FunctionDef], starts: Iterable[str]
+) -> Iterator[FunctionDef]:
+    """The functions of these names and all that they call, each once.
+
+    Args:
+        library: Functions by name.
+        starts: Names; those of no function, an op among them, are passed over.
+    """
+    todo, seen = list(starts), set()
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in library:
+            continue
+        seen.add(name)
+        yield library[name]
+        for node in library[name].node_def:
+            todo += [node.op, *called_functions(node)]
 
 
 def is_call(node: NodeDef) -> bool:

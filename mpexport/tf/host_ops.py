@@ -21,6 +21,7 @@ from mpexport.tf.graph import (
     NodeDef,
     attr_value,
     called_functions,
+    reachable_functions,
     tensor_node,
     where,
 )
@@ -147,17 +148,11 @@ def refuse_on_load(path: str, meta_graph: Any, allow_code: bool) -> None:
         if _reaches_out_on_load(node):
             raise _refused(path, node, node.name, "remove it from the initializer")
         called += [node.op, *called_functions(node)]
-    seen: set[str] = set()
-    while called:
-        name = called.pop()
-        if name in seen or name not in functions:
-            continue
-        seen.add(name)
-        for node in functions[name].node_def:
+    for fdef in reachable_functions(functions, called):
+        for node in fdef.node_def:
             if _reaches_out_on_load(node):
-                place = where(functions[name], node)
+                place = where(fdef, node)
                 raise _refused(path, node, place, "remove it from the initializer")
-            called += [node.op, *called_functions(node)]
 
 
 def _refused(path: str, node: NodeDef, place: str, advice: str) -> UnsafeModelError:

@@ -27,7 +27,7 @@ def export_keras3(options: SourceOptions, directory: Path) -> None:
     """
     if options.allow_code:
         keras.config.enable_unsafe_deserialization()
-    with _initialized_in_float32():
+    with _replaced(Variable, "_initialize_with_initializer", _initialize_in_float32):
         model = keras.saving.load_model(
             options.path, compile=False, safe_mode=not options.allow_code
         )
@@ -52,34 +52,38 @@ def export_model(model: keras.Model, directory: Path) -> None:
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.add_endpoint("serve", serve, _input_signature(model))
-    with _no_default_signature():
+    # TensorFlow saves whatever functions it finds as attributes, and finds the default signature of
+    # each Keras model: it would trace the model once more, with `training` open.
+    with _replaced(TFLayer, "_default_save_signature", None):
         archive.write_out(str(directory), verbose=False)
 
 
 @contextlib.contextmanager
-def _initialized_in_float32() -> Iterator[None]:
-    """Runs the initializers of 16-bit weights in float32.
+def _replaced(owner: type, name: str, value: Any) -> Iterator[None]:
+    """Puts something else in the place of a class's attribute."""
+    kept = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, kept)
+
+
+_initialize = Variable._initialize_with_initializer
+
+
+def _initialize_in_float32(variable: Any, initializer: Any) -> None:
+    """Keras' own, but for 16-bit weights the initializer runs in float32.
 
     Loading builds each layer before its weights are read, and some initializers need ops that
     TensorFlow lacks in 16 bits: the orthogonal one, of recurrent layers, a QR decomposition.
     """
-    kept = Variable._initialize_with_initializer
 
-    def initialize(variable: Any, initializer: Any) -> None:
-        if dtypes.is_16_bit_float(str(variable.dtype)):
+    def widely(shape: Any, dtype: Any = None) -> Any:
+        return keras.ops.cast(initializer(shape, dtype="float32"), dtype)
 
-            def widely(shape: Any, dtype: Any = None) -> Any:
-                return keras.ops.cast(initializer(shape, dtype="float32"), dtype)
-
-            kept(variable, widely)
-        else:
-            kept(variable, initializer)
-
-    Variable._initialize_with_initializer = initialize
-    try:
-        yield
-    finally:
-        Variable._initialize_with_initializer = kept
+    is_half = dtypes.is_16_bit_float(str(variable.dtype))
+    _initialize(variable, widely if is_half else initializer)
 
 
 def _flat(outputs: Any) -> Any:
@@ -102,18 +106,3 @@ def _input_signature(model: keras.Model) -> Any:
         for spec, tensor in zip(keras.tree.flatten(signature), keras.tree.flatten(model.inputs))
     ]
     return keras.tree.pack_sequence_as(signature, fixed)
-
-
-@contextlib.contextmanager
-def _no_default_signature() -> Iterator[None]:
-    """Keeps saving from tracing the model once more, with ``training`` open.
-
-    TensorFlow saves whatever functions it finds as attributes, and finds the default signature of
-    each Keras model, which the archive's own takes the place of.
-    """
-    kept = TFLayer._default_save_signature
-    TFLayer._default_save_signature = None
-    try:
-        yield
-    finally:
-        TFLayer._default_save_signature = kept

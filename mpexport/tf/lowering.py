@@ -16,7 +16,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import function_def_to_graph, tensor_util
 
 from mpexport.findings import Change
-from mpexport.tf.concrete import fresh_suffix
+from mpexport.tf.concrete import fresh_suffix, take_apart
 from mpexport.tf.graph import (
     FunctionDef,
     NodeDef,
@@ -66,7 +66,7 @@ class Site:
         return _evaluate(self.fdef, self.producers, self.inputs[index])
 
     def shape(self, index: int) -> tf.TensorShape:
-        """What is known of the shape of an input: `annotate_shapes` has noted it."""
+        """What is known of the shape of an input: `with_shapes` has noted it."""
         return shape_of(self.fdef, self.producers, self.inputs[index])
 
     def is_read(self, suffix: str) -> bool:
@@ -134,23 +134,20 @@ def shape_of(fdef: FunctionDef, producers: Mapping[str, NodeDef], ref: str) -> t
     return tf.TensorShape(noted[position]) if position >= 0 else tf.TensorShape(None)
 
 
-def annotate_shapes(program: Program, graphs: Mapping[str, Any]) -> None:
-    """Notes what shape inference knows at the nodes and arguments of functions.
+def with_shapes(key: str, function: Any) -> Program:
+    """A ConcreteFunction as a program of one signature, with what shape inference knows of it.
 
-    Args:
-        program: Edited in place.
-        graphs: Function name → the FuncGraph it was made of. Functions of loops that take these
-            functions' tensors are inferred from the loop's inputs.
+    Functions of loops that take its tensors are inferred from the loop's inputs.
     """
-    for name, graph in graphs.items():
-        fdef = program.library[name]
-        for node in fdef.node_def:
-            operation = graph.get_operation_by_name(node.name)
-            _note(node.attr, [t.shape for t in operation.outputs])
-            if node.op in ("While", "StatelessWhile"):
-                shapes = [t.shape for t in operation.inputs]
-                for branch in ("cond", "body"):
-                    _annotate_library(program, node.attr[branch].func.name, shapes)
+    program = take_apart({key: function})
+    for node in program.library[program.entries[key].function].node_def:
+        operation = function.graph.get_operation_by_name(node.name)
+        _note(node.attr, [t.shape for t in operation.outputs])
+        if node.op in ("While", "StatelessWhile"):
+            shapes = [t.shape for t in operation.inputs]
+            for branch in ("cond", "body"):
+                _annotate_library(program, node.attr[branch].func.name, shapes)
+    return program
 
 
 def _annotate_library(program: Program, name: str, shapes: list[tf.TensorShape]) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import onnx
 from tensorflow.core.framework import types_pb2
 
 from mpexport.errors import ConversionError
-from mpexport.tf.graph import EntryPoint, NodeDef, Program, called_functions, input_types
+from mpexport.tf.graph import (
+    EntryPoint,
+    NodeDef,
+    Program,
+    called_functions,
+    in_layer,
+    input_types,
+    reachable_functions,
+)
+from mpexport.tf.onnx_precision.regions import all_graphs
 
 _RANDOM = (
     "Multinomial",
@@ -88,11 +96,8 @@ def path_of(name: str) -> str:
 
 
 def place_of(name: str) -> str:
-    """`` in layer dense (model/dense/MatMul)``: Keras names nodes ``model/layer/…/op``."""
-    path = path_of(name)
-    parts = path.split("/")
-    layer = parts[1] if len(parts) > 2 else parts[0] if len(parts) == 2 else ""
-    return (f" in layer {layer}" if layer else "") + f" ({path})"
+    """`in_layer` of a node's name in a converter's graph."""
+    return in_layer(path_of(name))
 
 
 def refused(op: str, name: str, hint: str = "") -> ConversionError:
@@ -128,16 +133,10 @@ def refuse_random(program: Program, key: str) -> None:
     Raises:
         ConversionError: Names op and layer.
     """
-    todo, seen = [program.entries[key].function], set()
-    while todo:
-        name = todo.pop()
-        if name in seen or name not in program.library:
-            continue
-        seen.add(name)
-        for node in program.library[name].node_def:
+    for fdef in reachable_functions(program.library, [program.entries[key].function]):
+        for node in fdef.node_def:
             if node.op.startswith(_RANDOM):
                 raise refused(node.op, node.name)
-            todo += called_functions(node)
 
 
 def refuse_ops(graph_def: Any, outputs: list[str]) -> None:
@@ -166,14 +165,9 @@ def refuse_ops(graph_def: Any, outputs: list[str]) -> None:
         _refuse_op(nodes[name])
         called += called_functions(nodes[name])
         todo += [r.partition(":")[0] for r in nodes[name].input if not r.startswith("^")]
-    while called:
-        name = called.pop()
-        if name in seen or name not in functions:
-            continue
-        seen.add(name)
-        for node in functions[name].node_def:
+    for fdef in reachable_functions(functions, called):
+        for node in fdef.node_def:
             _refuse_op(node)
-            called += called_functions(node)
 
 
 def _refuse_op(node: NodeDef) -> None:
@@ -192,16 +186,6 @@ def refuse_text(graph_def: Any) -> None:
             raise refused(f"{node.op} of text", node.name, _TEXT_WAY_OUT)
 
 
-def graphs_of(proto: Any) -> Iterator[Any]:
-    """The graph of a ModelProto and those of its loops and branches."""
-    graphs = [proto.graph]
-    while graphs:
-        graph = graphs.pop()
-        yield graph
-        for node in graph.node:
-            graphs += [a.g for a in node.attribute if a.HasField("g")]
-
-
 def refuse_unknown_ops(proto: Any) -> None:
     """tf2onnx leaves an op it does not know in the standard domain and calls it success.
 
@@ -209,7 +193,7 @@ def refuse_unknown_ops(proto: Any) -> None:
         ConversionError: Names op and layer.
     """
     versions = {o.domain: o.version for o in proto.opset_import}
-    for graph in graphs_of(proto):
+    for graph in all_graphs(proto):
         for node in graph.node:
             if node.domain in ("", "ai.onnx"):
                 try:

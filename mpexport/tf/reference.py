@@ -15,7 +15,7 @@ from mpexport.tf import concrete, pipeline, resources
 from mpexport.tf.graph import Program
 from mpexport.tf.inline import concrete_of, flatten
 from mpexport.tf.load import first_line
-from mpexport.tf.lowering import annotate_shapes
+from mpexport.tf.lowering import with_shapes
 from mpexport.tf.normalized import NormalizedModel
 
 # Above this many bytes of weights the reference is computed in float32: float64 copies of all
@@ -65,9 +65,7 @@ def _runnable(program: Program, key: str) -> Program:
         flat = flatten(program, key)
     except ConversionError:
         return program  # it updates variables; then it runs as it is, or not at all
-    function = concrete_of(flat)
-    work = concrete.take_apart({key: function})
-    annotate_shapes(work, {work.entries[key].function: function.graph})
+    work = with_shapes(key, concrete_of(flat))
     changes = pipeline.run(work, "none", pipeline.PassContext(), extra=[name])
     return work if changes else program
 

@@ -33,6 +33,7 @@ from tensorflow.lite.python import schema_py_generated as schema
 
 from mpexport.dtypes import FLOAT16
 from mpexport.tf.weights import SMALLEST_NORMAL
+from mpexport.tflite_file.reader import REDUCED_PRECISION
 from mpexport.tflite_file.requirements import minimum_runtime
 
 _FLOAT32, _FLOAT16 = schema.TensorType.FLOAT32, schema.TensorType.FLOAT16
@@ -44,7 +45,6 @@ _SLACK_BYTES = 2**16
 _BYTES_PER_TABLE = 512
 # The metadata of this name is 16 bytes long, padded with zeros.
 _MIN_RUNTIME, _MIN_RUNTIME_BYTES = b"min_runtime_version", 16
-_REDUCED_PRECISION = b"reduced_precision_support"
 
 
 class _Buffer(schema.BufferT):  # type: ignore[misc]
@@ -97,7 +97,9 @@ def store_float16(content: Any, *, accumulation: bool = False) -> memoryview:
     for graph in model.subgraphs:
         _store(graph, halves)
     halves.drop_unused()
-    _set_metadata(model, _REDUCED_PRECISION, b"fp16accfp16" if accumulation else b"fp16accfp32")
+    _set_metadata(
+        model, REDUCED_PRECISION.encode(), b"fp16accfp16" if accumulation else b"fp16accfp32"
+    )
     version = minimum_runtime(_ops(model)).encode()
     _set_metadata(model, _MIN_RUNTIME, version.ljust(_MIN_RUNTIME_BYTES, b"\0"))
     return pack(model)

@@ -25,7 +25,7 @@ from mpexport.tf import concrete, pipeline, resources
 from mpexport.tf.graph import BRANCHES, called_functions
 from mpexport.tf.inline import FlatGraph, concrete_of, flatten, node_name
 from mpexport.tf.load import first_line
-from mpexport.tf.lowering import annotate_shapes
+from mpexport.tf.lowering import with_shapes
 from mpexport.tf.normalized import NormalizedModel
 from mpexport.tf.onnx_ops import all_handlers, all_rewriters
 from mpexport.tf.onnx_refusals import (
@@ -121,9 +121,7 @@ def _lowered(model: NormalizedModel, key: str, wanted: tuple[str, ...]) -> FlatG
     if not any(passes[p].is_needed(model.program) for p in wanted if p not in _CLEAN_UPS):
         return flat
     while True:
-        function = concrete_of(flat)
-        program = concrete.take_apart({key: function})
-        annotate_shapes(program, {program.entries[key].function: function.graph})
+        program = with_shapes(key, concrete_of(flat))
         if not pipeline.run(program, "none", pipeline.PassContext(), extra=wanted):
             return flat
         flat = _renamed(flatten(program, key))

@@ -15,8 +15,9 @@ from tensorflow.lite.python.lite import TFLiteSavedModelConverterV2
 from mpexport.errors import ConversionError
 from mpexport.signature import Shape, batch_shapes
 from mpexport.tf import concrete, pipeline
+from mpexport.tf.graph import in_layer
 from mpexport.tf.inline import concrete_of, flatten
-from mpexport.tf.lowering import annotate_shapes
+from mpexport.tf.lowering import with_shapes
 from mpexport.tf.normalized import NormalizedModel
 from mpexport.tf.rewrite import write_promoted
 
@@ -117,8 +118,7 @@ def _lowered(model: NormalizedModel, key: str, shapes: dict[str, Shape]) -> Any:
         function = concrete_of(flatten(model.program, key, shapes))
     except ConversionError as e:
         raise _random_layer(e, model) or e from None
-    program = concrete.take_apart({key: function})
-    annotate_shapes(program, {program.entries[key].function: function.graph})
+    program = with_shapes(key, function)
     pipeline.run(program, "none", pipeline.PassContext(), extra=PASSES)
     return concrete.put_together(program, "tflite_")[key]
 
@@ -210,12 +210,6 @@ def _way_out(ops: list[str]) -> str:
     return _ANY_WAY_OUT
 
 
-def _layer(path: str) -> str:
-    """The layer in a node's path: Keras names nodes ``model/layer/…/op``."""
-    parts = path.split("/")
-    return parts[1] if len(parts) > 2 else parts[0] if len(parts) == 2 else ""
-
-
 def _explain(error: Exception) -> ConversionError:
     """The op (and where it comes from) out of kilobytes of converter output."""
     text = str(error)
@@ -227,7 +221,7 @@ def _explain(error: Exception) -> ConversionError:
     if not ops:
         line = next((x.strip() for x in text.splitlines() if x.strip()), type(error).__name__)
         return ConversionError(
-            f"the TFLite converter failed{_place(path)}: {line[:200]}",
+            f"the TFLite converter failed{in_layer(path)}: {line[:200]}",
             hint=_ANY_WAY_OUT,
             where=path,
             details={"ops": []},
@@ -235,14 +229,9 @@ def _explain(error: Exception) -> ConversionError:
     return _no_builtin(ops, path)
 
 
-def _place(path: str) -> str:
-    layer = f" in layer {_layer(path)}" if _layer(path) else ""
-    return f"{layer} ({path})" if path else ""
-
-
 def _no_builtin(ops: list[str], path: str) -> ConversionError:
     return ConversionError(
-        f"TFLite has no builtin for {', '.join(ops)}{_place(path)}",
+        f"TFLite has no builtin for {', '.join(ops)}{in_layer(path)}",
         hint=_way_out(ops),
         where=path or ops[0],
         details={"ops": sorted(ops)},

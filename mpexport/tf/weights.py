@@ -219,7 +219,7 @@ def clamped(model: NormalizedModel, key: str, damages: list[Damage]) -> Iterator
     wanted = {d.name for d in damages if d.above or d.infinite}
     before = []
     try:
-        for name, capture in _float_weights(model, key):
+        for name, capture in _float_weights(model, key) if wanted else ():
             if name in wanted:
                 value = np.array(resources.read_value(capture))
                 _assign(capture, np.clip(value, -LARGEST, LARGEST))

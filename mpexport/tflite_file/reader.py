@@ -23,6 +23,8 @@ TENSOR_TYPES = (
     *("int8", "float64", "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4"),
     *("bfloat16", "int2", "uint4", "float8_e4m3fn", "float8_e5m2"),
 )
+# Name of the metadata that says what an accelerator may compute in.
+REDUCED_PRECISION = "reduced_precision_support"
 _IDENTIFIER = b"TFL3"
 # Operator codes above 127 are in a wider field; the old one then holds this.
 _WIDER = 127
@@ -160,6 +162,10 @@ class Subgraph:
             )
             for t in self._table.tables(3)
         ]
+
+    def widened(self) -> set[int]:
+        """Indices of the tensors that are stored narrower than they are used: DEQUANTIZE's."""
+        return {i for op in self.operators if op.op.name == "DEQUANTIZE" for i in op.inputs}
 
 
 def _tensor(table: Table) -> Tensor:

@@ -137,17 +137,17 @@ def _reference(
                 session.references[key, kind] = made
             function, answer[f"{kind}_dtype"] = made.function, made.dtype
         damages = weights.float16_damage(model, key) if kind == "clamped" else []
-        for i, case in enumerate(cases):
-            inputs = load_npy_dir(Path(case))
-            if function is None:
-                outputs, reason = reference.run_trained(model, key, inputs)
-                if outputs is None:
-                    answer["trained_unavailable"] = reason
-                    break
-            else:
-                with weights.clamped(model, key, damages):
+        with weights.clamped(model, key, damages):
+            for i, case in enumerate(cases):
+                inputs = load_npy_dir(Path(case))
+                if function is None:
+                    outputs, reason = reference.run_trained(model, key, inputs)
+                    if outputs is None:
+                        answer["trained_unavailable"] = reason
+                        break
+                else:
                     outputs = reference.run(function, names, inputs)
-            save_npy_dir(outputs, Path(output) / kind / str(i))
+                save_npy_dir(outputs, Path(output) / kind / str(i))
     state.restore()
     return answer
 

@@ -235,9 +235,8 @@ def build(module: str, name: str, folder: str, policies: list[str]) -> dict[str,
             k: allowed[k] + 2 * v for k, v in spread(right, half_weights).items()
         }
         rows["trained"] = plain.trained_error(as_saved, case.signature, inputs, right)
-        if (
-            case.bare and policy == policies[0]
-        ):  # the other 16-bit type fares no better, and costs as much
+        # The other 16-bit type fares no better, and costs as much.
+        if case.bare and policy == policies[0]:
             rows["bare"] = bare.convert_and_run(as_saved, case.signature, inputs, right, place)
         rows["source"] = str(source)
         rows["twin"] = str(twin_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conformance.children import OLD_PYTHON
 from tests.conformance.run import all_cases, run, select, summary
 
 pytestmark = [pytest.mark.tf, pytest.mark.ort, pytest.mark.litert]
@@ -20,5 +21,6 @@ def test_fast_cases_have_no_fault(tmp_path):
         for cells in row["policies"].values():
             for cell in cells["targets"].values():
                 assert cell["problem"] == "", summary(row)
+            assert bool(cells["old_runtime"]) == OLD_PYTHON.exists()
             for old in cells["old_runtime"].values():
                 assert old == {"runs": True, "problem": "", "predicted": []}, row["case"]

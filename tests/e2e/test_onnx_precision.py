@@ -35,7 +35,7 @@ keras.Model(ids, out).save(sys.argv[1] + "/tokens.keras")
 features = layers.Input((8,), name="features")
 large = keras.initializers.RandomUniform(2e4, 4e4)
 x = layers.Dense(64, kernel_initializer=large, name="wide")(features)
-out = layers.Dense(4, kernel_initializer=keras.initializers.RandomNormal(0, 1e-6), name="back")(x)
+out = layers.Dense(4, kernel_initializer=keras.initializers.RandomNormal(0, 1e-3), name="back")(x)
 keras.Model(features, out).save(sys.argv[1] + "/large.keras")
 """
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from mpexport.formats.onnx import DEFAULT_OPSET
 from mpexport.tf import concrete, pipeline, reference, resources
 from mpexport.tf.normalized import NormalizedModel
-from mpexport.tf.onnx_refusals import graphs_of
+from mpexport.tf.onnx_precision.regions import all_graphs
 from mpexport.tf.to_onnx import build_onnx
 
 # The product's bound for float32 files: |c - r| <= TOLERANCE * (|r| + max|r|).
@@ -69,7 +69,7 @@ def onnx_of(model: NormalizedModel, opset: int = DEFAULT_OPSET, key: str = "f") 
 
 def nodes(proto: Any) -> Counter[str]:
     """Op → how often, constants left out, bodies of loops and branches included."""
-    found = Counter(n.op_type for graph in graphs_of(proto) for n in graph.node)
+    found = Counter(n.op_type for graph in all_graphs(proto) for n in graph.node)
     return Counter({op: n for op, n in found.items() if op != "Constant"})
 
 

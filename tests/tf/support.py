@@ -29,6 +29,7 @@ from mpexport.tf.graph import (
     where,
 )
 from mpexport.tf.load import LoadedModel, load
+from mpexport.tf.lowering import with_shapes
 from mpexport.tf.normalized import NormalizedModel, normalize
 
 HALF = tf.float16.as_datatype_enum
@@ -66,6 +67,12 @@ def traced(function: Any, *specs: tf.TensorSpec) -> Program:
     """
     wrapped = tf.function(function, autograph=True)
     return concrete.take_apart({"f": wrapped.get_concrete_function(*specs)})
+
+
+def annotated(function: Any) -> Program:
+    """The program of a function of ``x``, float32 [None, 6], with the shapes that tracing knows."""
+    call = tf.function(lambda x: {"y": function(x)}, autograph=False)
+    return with_shapes("f", call.get_concrete_function(spec("x", (None, 6))))
 
 
 def spec(name: str, shape: Iterable[int | None], dtype: Any = tf.float32) -> tf.TensorSpec:

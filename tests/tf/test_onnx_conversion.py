@@ -11,7 +11,7 @@ from mpexport.errors import InconclusiveError, UsageError
 from mpexport.formats.onnx import DEFAULT_OPSET, MAX_OPSET, MIN_OPSET, OnnxOptions
 from mpexport.tf import reference
 from mpexport.tf.onnx_ops.resize import exact_scale
-from mpexport.tf.onnx_refusals import graphs_of
+from mpexport.tf.onnx_precision.regions import all_graphs
 from tests.tf.onnx_support import convert_and_check, model_of, nodes, onnx_of, run_onnx
 
 pytestmark = [pytest.mark.tf, pytest.mark.ort]
@@ -67,7 +67,7 @@ def test_no_16_bit_type_is_in_the_file(half):
     proto = onnx_of(model_of(call, ROWS, half=half))
     forbidden = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
     seen = set()
-    for graph in graphs_of(proto):
+    for graph in all_graphs(proto):
         seen |= {t.data_type for t in graph.initializer}
         for values in (graph.input, graph.output, graph.value_info):
             seen |= {v.type.tensor_type.elem_type for v in values}

@@ -8,9 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tests.tf.onnx_support import convert_and_check
-from tests.tf.support import apply_and_check, ops
+from tests.tf.support import annotated, apply_and_check, ops
 from tests.tf.support import run as run_program
-from tests.tf.test_tflite_lowering import _annotated
 from tests.tf.tflite_support import converted, half_model, run_file
 
 pytestmark = [pytest.mark.tf, pytest.mark.ort, pytest.mark.litert]
@@ -24,7 +23,7 @@ def sign_bit(x):
 
 
 def test_every_kind_of_number_keeps_its_sign():
-    program = _annotated(sign_bit)
+    program = annotated(sign_bit)
     changed, changes = apply_and_check("lower_sign_bit", program)
     assert [c.kind for c in changes] == ["bitcast-lowered", "bitwiseand-lowered"]
     assert not {"Bitcast", "BitwiseAnd"} & set(ops(changed))
@@ -41,7 +40,7 @@ def test_every_kind_of_number_keeps_its_sign():
     ],
 )
 def test_other_bits_stay(function):
-    program = _annotated(function)
+    program = annotated(function)
     _, changes = apply_and_check("lower_sign_bit", program)
     assert changes == []
 

@@ -9,13 +9,21 @@ import pytest
 import tensorflow as tf
 
 from mpexport.errors import ConversionError
-from mpexport.tf import concrete, pipeline
-from mpexport.tf.lowering import annotate_shapes
+from mpexport.tf import pipeline
 from mpexport.tf.passes.lower_math import _erf
 from mpexport.tf.passes.lower_math import erfc as _erfc
 from mpexport.tf.passes.lower_resize import bicubic_weights
 from mpexport.tf.to_tflite import PASSES
-from tests.tf.support import apply_and_check, entry_function, normalized, ops, run, spec, traced
+from tests.tf.support import (
+    annotated,
+    apply_and_check,
+    entry_function,
+    normalized,
+    ops,
+    run,
+    spec,
+    traced,
+)
 from tests.tf.tflite_support import (
     assert_agrees,
     assert_close,
@@ -136,20 +144,11 @@ IMAGE = np.random.default_rng(0).standard_normal((2, 7, 9, 4)).astype(np.float32
 VOLUME = np.random.default_rng(1).standard_normal((2, 5, 7, 6, 4)).astype(np.float32)
 
 
-def _annotated(function):
-    """The program of a function of ``x``, with the shapes that tracing knows."""
-    call = tf.function(lambda x: {"y": function(x)}, autograph=False)
-    made = call.get_concrete_function(spec("x", (None, 6)))
-    program = concrete.take_apart({"f": made})
-    annotate_shapes(program, {program.entries["f"].function: made.graph})
-    return program
-
-
 @pytest.mark.parametrize("op", [*MATH, *SELECTION])
 def test_op_is_written_in_others(op):
     function, wanted, values = {**MATH, **SELECTION}[op]
     op = op.partition(" ")[0]
-    program = _annotated(function)
+    program = annotated(function)
     assert ops(program).count(op) == 1
     name = "lower_math" if op in MATH else "lower_selection"
     changed, changes = apply_and_check(name, program)

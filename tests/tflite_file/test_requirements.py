@@ -18,7 +18,6 @@ from mpexport.tflite_file.requirements import minimum_runtime, release, runs_on
 
 pytestmark = pytest.mark.litert
 
-OLD_PYTHON = Path(__file__).parents[2] / ".venv-tflite-runtime" / "bin" / "python"
 NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if not k.startswith("_")}
 # A runtime tells an op it lacks from one that it has but whose options are missing here.
 PROBE = """
@@ -63,11 +62,9 @@ def write(
     return path
 
 
-def probe(folder: Path) -> dict[str, str]:
-    if not OLD_PYTHON.exists():
-        pytest.skip("there is no .venv-tflite-runtime: make .venv-tflite-runtime/.installed")
+def probe(python: Path, folder: Path) -> dict[str, str]:
     ended = subprocess.run(
-        [str(OLD_PYTHON), "-c", PROBE, str(folder)], capture_output=True, text=True, timeout=120
+        [str(python), "-c", PROBE, str(folder)], capture_output=True, text=True, timeout=120
     )
     assert ended.returncode == 0, ended.stderr
     answers: dict[str, str] = json.loads(ended.stdout.splitlines()[-1])
@@ -81,8 +78,7 @@ def test_names_and_types_are_those_of_the_schema():
 
 
 @pytest.mark.tflite_runtime
-@pytest.mark.may_skip
-def test_every_op_version_is_in_2_14_as_the_table_says(tmp_path):
+def test_every_op_version_is_in_2_14_as_the_table_says(old_python, tmp_path):
     expected = {}
     for code, name in NAMES.items():
         if name in (CUSTOM, "PLACEHOLDER_FOR_GREATER_OP_CODES"):
@@ -92,19 +88,18 @@ def test_every_op_version_is_in_2_14_as_the_table_says(tmp_path):
             expected[f"{name}.{version}"] = needs is not None and release(needs) <= (2, 14, 0)
             write(tmp_path / f"{name}.{version}", name, version, [[1]])
     lacks = ("Didn't find op for builtin opcode", "Op builtin_code out of range", "not supported")
-    for file, answer in probe(tmp_path).items():
+    for file, answer in probe(old_python, tmp_path).items():
         assert expected[file] != any(text in answer for text in lacks), f"{file}: {answer}"
 
 
 @pytest.mark.tflite_runtime
-@pytest.mark.may_skip
-def test_more_axes_than_2_14_takes(tmp_path):
+def test_more_axes_than_2_14_takes(old_python, tmp_path):
     for axes in (4, 5):
         write(tmp_path / str(axes), "L2_NORMALIZATION", 1, [[2] * axes], schema.L2NormOptionsT())
     assert runs_on(tmp_path / "4", "2.14") == []
     text = "L2_NORMALIZATION of 5 axes, where 2.14 takes 4 at most (t1)"
     assert runs_on(tmp_path / "5", "2.14") == [text]
-    answers = probe(tmp_path)
+    answers = probe(old_python, tmp_path)
     assert ["<= 4 was not true" in answers[n] for n in ("4", "5")] == [False, True]
 
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from mpexport.findings import Change
-from mpexport.tf.graph import Program, called_functions
+from mpexport.tf.graph import Program, reachable_functions
 from mpexport.tf.pipeline import GraphPass, PassContext
 
 
 def _apply(program: Program, context: PassContext) -> list[Change]:
-    alive: set[str] = set()
-    todo = [e.function for e in program.entries.values()]
-    while todo:
-        name = todo.pop()
-        if name in alive or name not in program.library:
-            continue
-        alive.add(name)
-        for node in program.library[name].node_def:
-            todo.extend(called_functions(node))
-            todo.append(node.op)
+    starts = [e.function for e in program.entries.values()]
+    alive = {f.signature.name for f in reachable_functions(program.library, starts)}
     dead = [name for name in program.library if name not in alive]
     for name in dead:
         del program.library[name]

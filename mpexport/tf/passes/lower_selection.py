@@ -57,14 +57,21 @@ def _nth_element(site: Site) -> Any:
     return function
 
 
-def _bound(is_before: Any) -> Any:
+def bound(is_before: Any, dtype: tf.DType) -> Any:
+    """A lowering of LowerBound or UpperBound whose result is of one element type.
+
+    Args:
+        is_before: Whether an ordered number stands before the place of a value.
+        dtype: The element type.
+    """
+
     def chosen(site: Site) -> Any:
-        if site.attr("out_type") != types_pb2.DT_INT32:
+        if site.attr("out_type") != dtype.as_datatype_enum:
             return None
 
         def function(ordered: Any, values: Any) -> Any:
             before = is_before(ordered[:, None, :], values[:, :, None])
-            return tf.reduce_sum(tf.cast(before, tf.int32), -1)
+            return tf.cast(tf.reduce_sum(tf.cast(before, tf.int32), -1), dtype)
 
         return function
 
@@ -209,14 +216,14 @@ _TABLE = {
     "DynamicPartition": _dynamic_partition,
     "EuclideanNorm": _euclidean_norm,
     "InTopKV2": simple(_in_top_k),
-    "LowerBound": _bound(tf.less),
+    "LowerBound": bound(tf.less, tf.int32),
     "MatrixDiagPartV3": _diag_part,
     "NthElement": _nth_element,
     "Roll": _roll,
     "SegmentMean": simple(_segment_mean),
     "SparseSoftmaxCrossEntropyWithLogits": _sparse_cross_entropy,
     "TopKV2": _top_k,
-    "UpperBound": _bound(tf.less_equal),
+    "UpperBound": bound(tf.less_equal, tf.int32),
 }
 
 

@@ -25,6 +25,7 @@ from mpexport.findings import Change
 from mpexport.tf.graph import Program
 from mpexport.tf.lowering import Site, contains, lower
 from mpexport.tf.onnx_refusals import path_of, place_of
+from mpexport.tf.passes.lower_selection import bound
 from mpexport.tf.pipeline import GraphPass, PassContext
 
 
@@ -251,19 +252,6 @@ def _approximate_top_k(site: Site) -> Any:
     return function
 
 
-def _bound(site: Site) -> Any:
-    if site.attr("out_type") != types_pb2.DT_INT64:
-        return None
-    side = "left" if site.node.op == "LowerBound" else "right"
-
-    def function(ordered: Any, values: Any) -> Any:
-        below = ordered[:, None, :], values[:, :, None]
-        before = tf.less(*below) if side == "left" else tf.less_equal(*below)
-        return tf.cast(tf.reduce_sum(tf.cast(before, tf.int32), -1), tf.int64)
-
-    return function
-
-
 def _squeeze(site: Site) -> Any:
     shape = site.shape(0)
     if site.attr("squeeze_dims"):
@@ -287,7 +275,7 @@ _TABLE = {
     "DiagPart": _tensor_diag_part,
     "HistogramFixedWidth": _histogram,
     "InvertPermutation": _invert_permutation,
-    "LowerBound": _bound,
+    "LowerBound": bound(tf.less, tf.int64),
     "MatrixDiagPartV3": _diag_part,
     "MatrixDiagV3": _diag,
     "MatrixSetDiagV3": _set_diag,
@@ -295,7 +283,7 @@ _TABLE = {
     "ShapeN": _shapes,
     "Squeeze": _squeeze,
     "UnravelIndex": _unravel,
-    "UpperBound": _bound,
+    "UpperBound": bound(tf.less_equal, tf.int64),
     "XlaDynamicUpdateSlice": _update_slice,
 }
 
