@@ -28,6 +28,7 @@ from mpexport.verify import (
     RunFile,
     compare_all,
     has_rounded_weights,
+    only,
     run_file,
 )
 from mpexport.worker.parent import Worker
@@ -157,7 +158,7 @@ def against_file(
             true = None if labels is None else [labels.take(outputs) for outputs in expected]
             for i, (file, worker, comparison) in enumerate(candidates):
                 outputs, environments[i] = run_file(worker, file, paths, num_threads)
-                compare_all(comparison, first, expected, outputs, labels=true)
+                compare_all(comparison, first, only(expected), outputs, labels=true)
         if labels is not None:
             labels.finish()
         return [

@@ -57,6 +57,7 @@ class ModelRuns(NamedTuple):
         trained: Of the model as trained; None where it can't run.
         rounded: Of the reference with float16-rounded weights; None where nobody asked.
         clamped: Of the reference with weights clamped to what float16 holds; likewise.
+        single: Of the reference computed in float32; None where it is in float32 anyway.
         constant: Outputs that depend on no input.
     """
 
@@ -64,7 +65,13 @@ class ModelRuns(NamedTuple):
     trained: Optional[list[TensorSet]]
     rounded: Optional[list[TensorSet]]
     clamped: Optional[list[TensorSet]]
+    single: Optional[list[TensorSet]]
     constant: tuple[str, ...]
+
+
+def only(expected: list[TensorSet]) -> ModelRuns:
+    """Runs of which nothing else is known."""
+    return ModelRuns(expected, None, None, None, None, ())
 
 
 class References:
@@ -103,7 +110,7 @@ class References:
         shutil.rmtree(self._folder / key, ignore_errors=True)
         for i, case in enumerate(cases):
             save_npy_dir(case, self._folder / key / "inputs" / str(i))
-        kinds = ["trained", "reference"] + (["rounded"] if rounded else [])
+        kinds = ["trained", "reference", "single"] + (["rounded"] if rounded else [])
         kinds += ["clamped"] if clamped else []
         self.facts[key] = self._worker.call(
             "reference",
@@ -126,6 +133,7 @@ class References:
             None if unavailable else self._outputs(key, "trained"),
             self._outputs(key, "rounded"),
             self._outputs(key, "clamped"),
+            self._outputs(key, "single"),
             tuple(self.facts[key]["constant_outputs"]),
         )
 
@@ -222,16 +230,16 @@ class FileComparison:
         """
         outputs, self.environment = run_file(self._worker, self._file, inputs, self._num_threads)
         if self._file.is_clamped:  # which the model as trained is not
-            runs = runs._replace(expected=runs.clamped or [], trained=None)
+            runs = runs._replace(expected=runs.clamped or [], trained=None, single=None)
         self._main.note_constants(runs.constant)
         floors = runs.rounded if self._file.precision == "float16-weights" else None
         if self._twins:
             twins = _emulate(self._worker, self._file, inputs, len(inputs))
             asides: tuple[Any, Any] = (runs.rounded, None)
             for (comparison, _), made, aside in zip(self._twins, twins, asides):
-                compare_all(comparison, first, runs.expected, made, runs.trained, aside)
+                compare_all(comparison, first, runs, made, aside)
             floors = _farther(runs.expected, *twins)
-        compare_all(self._main, first, runs.expected, outputs, runs.trained, floors, labels)
+        compare_all(self._main, first, runs, outputs, floors, labels)
 
     def rows(self) -> tuple[TensorComparison, ...]:
         """One row per output over all cases so far.
@@ -261,22 +269,18 @@ _TWINS = (
 def compare_all(
     comparison: Comparison,
     first: int,
-    expected: list[TensorSet],
+    runs: ModelRuns,
     outputs: list[TensorSet],
-    trained: Optional[list[TensorSet]] = None,
     floors: Optional[list[TensorSet]] = None,
     labels: Optional[LabelList] = None,
 ) -> None:
     """Gives cases to a comparison; the first one has the number ``first``."""
-    for i, (reference, candidate) in enumerate(zip(expected, outputs)):
-        comparison.add(
-            first + i,
-            reference,
-            candidate,
-            None if trained is None else trained[i],
-            None if floors is None else floors[i],
-            None if labels is None else labels[i],
-        )
+    for i, (reference, candidate) in enumerate(zip(runs.expected, outputs)):
+        asides = [
+            None if found is None else found[i]
+            for found in (runs.trained, floors, labels, runs.single)
+        ]
+        comparison.add(first + i, reference, candidate, *asides)
 
 
 def compare_file(

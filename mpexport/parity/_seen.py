@@ -38,10 +38,12 @@ class Seen:
         count: Elements.
         beyond: Elements beyond a bound that doesn't depend on max|r|.
         needed: The max|r| from which on an element would pass, where it is more than seen so far.
+        beyond_float64: Like ``beyond``, but no closeness to the model in float32 counts.
+        needed_float64: Likewise.
         nonfinite: Elements with a wrong NaN or infinity.
         reference_nan: NaN in the reference; likewise the next three.
         scale: max|r|.
-        excess: max(|c - r| - rtol·|r|) with the float32 rtol.
+        excess: max(|c - r| - rtol·|r|) with the float32 rtol, r of float64 or of float32.
         unexplained: The same with what the candidate's precision explains.
         noise: max|t - r| of the model as trained.
         rounding: max|f - r| of the reference with rounding.
@@ -57,6 +59,8 @@ class Seen:
     count: int = 0
     beyond: int = 0
     needed: LogHistogram = field(default_factory=LogHistogram)
+    beyond_float64: int = 0
+    needed_float64: LogHistogram = field(default_factory=LogHistogram)
     nonfinite: int = 0
     reference_nan: int = 0
     candidate_nan: int = 0
@@ -107,10 +111,11 @@ class Seen:
         return cls(**values)
 
 
-_COUNTS = ("count", "beyond", "nonfinite", "reference_nan", "candidate_nan", "reference_inf",
-           "candidate_inf")  # fmt: skip
+_COUNTS = ("count", "beyond", "beyond_float64", "nonfinite", "reference_nan", "candidate_nan",
+           "reference_inf", "candidate_inf")  # fmt: skip
 _PARTS: dict[str, Any] = {
     "needed": LogHistogram,
+    "needed_float64": LogHistogram,
     "sums": Differences,
     "top": TopK,
     "divergence": Divergence,

@@ -123,6 +123,7 @@ class Comparison:
         trained: TensorSet | None = None,
         floor: TensorSet | None = None,
         labels: Mapping[str, tensors.Array] | None = None,
+        single: TensorSet | None = None,
     ) -> None:
         """Takes in one case.
 
@@ -133,9 +134,11 @@ class Comparison:
             trained: Outputs of the model as trained.
             floor: Outputs of the reference with rounding.
             labels: Output name → true classes of the samples.
+            single: Outputs of the reference computed in float32. An element that agrees with them
+                passes: where float32 loses what float64 keeps, no float32 file has it.
 
         Raises:
-            UsageError: ``trained`` or ``floor`` lacks an output.
+            UsageError: ``trained``, ``floor`` or ``single`` lacks an output.
         """
         self._total += 1
         for place, name in enumerate(reference):
@@ -148,7 +151,8 @@ class Comparison:
                 noise = _aside("trained model", trained, name)
                 rounded = _aside("rounded reference", floor, name)
                 true = None if labels is None else labels.get(name)
-                state.add(number, reference[name], candidate[name], noise, rounded, true)
+                plain = _aside("reference in float32", single, name)
+                state.add(number, reference[name], candidate[name], noise, rounded, true, plain)
         for place, name in enumerate(candidate):
             if name not in reference:
                 self._extra[name] = min(self._extra.get(name, (number, place)), (number, place))

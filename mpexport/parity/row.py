@@ -12,6 +12,7 @@ from mpexport.parity.tolerance import Tolerance
 
 # Causes. Stable words: they appear in JSON.
 OK = "ok"
+OK_FLOAT32 = "ok (as in float32)"
 OK_TRAINED_NOISE = "ok (within trained noise)"
 OK_WEIGHT_ROUNDING = "ok (within float16 weight rounding)"
 OK_HALF_ROUNDING = "ok (within float16 rounding)"

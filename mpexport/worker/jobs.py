@@ -112,7 +112,8 @@ def _reference(
         session: The worker's state.
         key: Signature key.
         cases: Directories of input arrays.
-        kinds: Of ``trained``, ``reference``, ``rounded`` and ``clamped``.
+        kinds: Of ``trained``, ``reference``, ``single``, ``rounded`` and ``clamped``, ``reference``
+            before ``single``, which is left out where it would be the same.
         output: Results go to ``output/KIND/INDEX``.
         keep: Whether more cases will follow; the references, with their own copies of the weights,
             then stay.
@@ -126,13 +127,17 @@ def _reference(
     answer: dict[str, Any] = {"constant_outputs": constant_outputs(model.program, key)}
     state = reference.State(model, key)
     for kind in kinds:
+        if kind == "single" and answer["reference_dtype"] == "float32":
+            continue
         session.progress(f"running the {kind} model")
         state.restore()
         function = None
         if kind != "trained":
             made = session.references.get((key, kind))
             if made is None:
-                made = reference.make_reference(model, key, round_weights=kind == "rounded")
+                made = reference.make_reference(
+                    model, key, round_weights=kind == "rounded", single=kind == "single"
+                )
             if keep:
                 session.references[key, kind] = made
             function, answer[f"{kind}_dtype"] = made.function, made.dtype

@@ -114,7 +114,8 @@ def test_parity_options(cli: Callable[..., Any], library: Any) -> None:
     cli("parity", "m", "f", "g", "--threads", "2")
     assert library.calls[-1][1] == ("m", ("f", "g"))
     assert library.last["num_threads"] == 2
-    assert library.last["gate"].tolerances() == (usual := default_for("float32"))
+    usual = default_for("float32")
+    assert library.last["gate"].tolerances() == usual
     cli("parity", "m", "f", "--rtol", "0.01")
     assert library.last["gate"].tolerances() == Tolerance(0.01, 0.0, usual.atol_scale)
     cli("parity", "m", "f", "--atol", "1e-3", "--rtol", "logits:0.1", "--batch", "5")

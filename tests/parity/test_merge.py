@@ -33,7 +33,9 @@ def cases():
         candidate["z"] = logits + noise["z"] * 1e-3
         candidate["a"] = np.abs(reference["a"] + 1e-7 * noise["a"])
         trained = {**reference, "z": logits * (1 + 1e-3), "a": reference["a"] * (1 - 1e-3)}
-        made.append((i, reference, candidate, trained, None, {"a": rng.integers(0, 8, 3)}))
+        labels = {"a": rng.integers(0, 8, 3)}
+        single = {**reference, "z": logits + np.where(noise["z"] > 0, 1e-3 * noise["z"], 0)}
+        made.append((i, reference, candidate, trained, None, labels, single))
     made[3][2]["z"][1, 1] = np.nan
     return made
 

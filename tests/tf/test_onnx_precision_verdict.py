@@ -56,7 +56,7 @@ class Known:
             None if found is None else [{"y": found}]
             for found in (self._outputs[k] for k in ("reference", "trained", "rounded"))
         )
-        return ModelRuns(reference or [], trained, rounded, None, ())
+        return ModelRuns(reference or [], trained, rounded, None, None, ())
 
     def describe(self, name: str, key: str) -> str:
         return f"{name} {key}"
