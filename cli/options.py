@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from mpexport.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from mpexport.verify import InputOptions
+    from mpexport.parity.cases import InputOptions
 
 # poll(2) counts milliseconds in 32 bits: 24 days.
 MAX_TIMEOUT_S = 2_000_000.0
@@ -99,8 +99,8 @@ class SampleOptions:
             InputError: There is no such data file.
             UsageError: A range is malformed or given twice.
         """
+        from mpexport.parity.cases import InputOptions
         from mpexport.parity.inputs import parse_range
-        from mpexport.verify import InputOptions
 
         if self.inputs is not None and not os.path.isfile(self.inputs):
             raise InputError(f"{self.inputs}: no such file", where=self.inputs)

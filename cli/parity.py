@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -25,7 +26,6 @@ from .progress import library_options
 
 if TYPE_CHECKING:
     from mpexport.parity.report import ParityReport
-    from mpexport.parity.tolerance import Tolerance
 
 _GOOD_FIRST = (Verdict.PASS, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAIL)
 
@@ -39,11 +39,43 @@ def parity(
     /,
     *,
     rtol: Annotated[
-        float | None, Parameter(help="Relative tolerance; default: 1e-5.", metavar="X")
-    ] = None,
+        tuple[str, ...],
+        Parameter(
+            help="Relative tolerance, of one output with its name; default: 1e-5. Repeatable.",
+            metavar="[NAME:]X",
+            show_default=False,
+        ),
+    ] = (),
     atol: Annotated[
-        float | None,
-        Parameter(help="Absolute tolerance; default: 1e-5 of the largest value.", metavar="X"),
+        tuple[str, ...],
+        Parameter(
+            help="Absolute tolerance, of one output with its name; default: 1e-5 of the largest "
+            "value. Repeatable.",
+            metavar="[NAME:]X",
+            show_default=False,
+        ),
+    ] = (),
+    gate: Annotated[
+        Path | None,
+        Parameter(help="TOML file with what the candidates must hold.", metavar="FILE"),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        Parameter(
+            help="True classes of the samples of --inputs, an .npy of integers.",
+            metavar="[NAME:]FILE",
+        ),
+    ] = None,
+    max_accuracy_drop: Annotated[
+        str | None,
+        Parameter(
+            help="Largest drop in accuracy, for example 0.2%; must be shown by enough labels.",
+            metavar="SHARE",
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        Parameter(help="Samples of --inputs per run.", metavar="N", validator=Positive),
     ] = None,
     threads: Annotated[
         int, Parameter(help="Threads of the candidates' runtimes.", metavar="N", validator=Positive)
@@ -53,8 +85,11 @@ def parity(
     run: Run = NO_RUN,
 ) -> Outcome:
     """Compares exported files with a model, or with another exported file."""
-    tolerance = _tolerance(rtol, atol)
-    inputs = samples.to_library()
+    from .gates import labels_of, read_gate
+
+    place, labeled = labels_of(labels)
+    limits = read_gate(gate, rtol, atol, max_accuracy_drop, labeled)
+    inputs = replace(samples.to_library(), batch=batch, labels=place, labeled=labeled)
     with library_options(run) as how:
         from mpexport import api
 
@@ -62,7 +97,7 @@ def parity(
             reference,
             candidates,
             inputs=inputs,
-            tolerances=tolerance,
+            gate=limits,
             num_threads=threads,
             run=how,
             **source.arguments(),
@@ -74,26 +109,17 @@ def parity(
     return Outcome(result, blocks, warnings, _error(reports, verdict))
 
 
-def _tolerance(rtol: float | None, atol: float | None) -> Tolerance | None:
-    """The library's default with the given parts replaced; None for its own choice."""
-    if rtol is None and atol is None:
-        return None
-    from mpexport.parity.tolerance import default_for
-
-    tolerance = default_for("float32")
-    if rtol is not None:
-        tolerance = replace(tolerance, rtol=rtol)
-    if atol is not None:
-        tolerance = replace(tolerance, atol=atol, atol_scale=0.0)
-    return tolerance
-
-
 def _error(reports: list[ParityReport], verdict: Verdict) -> MpExportError | None:
     """The first thing that keeps the comparison from passing."""
     if verdict is Verdict.PASS:
         return None
     report = next(r for r in reports if r.verdict is verdict)
     row = next((r for r in report.rows if r.verdict is verdict), None)
-    cause = f"output {row.output}: {row.message}" if row else "no output was compared"
+    limit = next((m for m in report.missed if m.verdict is verdict), None)
+    cause = "no output was compared"
+    if row:
+        cause = f"output {row.output}: {row.message}"
+    elif limit:
+        cause = f"{limit.where}: {limit.message}"
     kind = VerificationError if verdict is Verdict.FAIL else InconclusiveError
     return kind(f"{report.candidate}: {verdict.value}: {cause}", where=report.candidate)

@@ -12,7 +12,7 @@ _PUBLIC: dict[str, str] = {
     "Artifact": "mpexport.artifacts",
     "ExportResult": "mpexport.results",
     "FileReport": "mpexport.inspection",
-    "InputOptions": "mpexport.verify",
+    "InputOptions": "mpexport.parity.cases",
     "LatencyReport": "mpexport.latency.report",
     "ModelHandle": "mpexport.results",
     "MpExportError": "mpexport.errors",

@@ -26,12 +26,13 @@ from mpexport.findings import Verdict
 from mpexport.inspection import FileReport, inspect_file
 from mpexport.latency.report import LatencyReport
 from mpexport.optional import require_installed
+from mpexport.parity.cases import InputOptions
+from mpexport.parity.gate import Gate
 from mpexport.parity.report import ParityReport
 from mpexport.precision import PrecisionReport
 from mpexport.results import ExportResult, ModelHandle, RunOptions
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions, sniff
-from mpexport.verify import InputOptions
 
 Model = Union[str, "os.PathLike[str]", "ModelHandle", Any]
 
@@ -239,7 +240,7 @@ def compare(
     candidates: Iterable[Union[str, os.PathLike[str]]],
     *,
     inputs: Optional[InputOptions] = None,
-    tolerances: Any = None,
+    gate: Optional[Gate] = None,
     num_threads: int = 1,
     run: Optional[RunOptions] = None,
     **source: Any,
@@ -251,7 +252,8 @@ def compare(
             floor), or an exported file (two runs only).
         candidates: Exported files.
         inputs: Where sample inputs come from.
-        tolerances: A `Tolerance`, or one per output name; default: by the candidate's precision.
+        gate: What the candidates must hold: bounds, further limits, least number of samples.
+            Default: the bound of the candidate's precision.
         num_threads: Threads of the candidates' runtimes.
         run: How to run.
         **source: See `load`; for a source model.
@@ -264,10 +266,11 @@ def compare(
         raise UsageError("nothing to compare: name at least one candidate")
     files = [parity_runs.exported_file(path) for path in paths]
     options = inputs or InputOptions()
+    limits = gate or Gate()
     how = run or RunOptions()
     if isinstance(reference, (str, os.PathLike)) and parity_runs.is_exported_file(Path(reference)):
         return parity_runs.against_file(
-            Path(reference), files, options, tolerances, num_threads, how.worker
+            Path(reference), files, options, limits, num_threads, how.worker
         )
     model, _keep = _source(reference, **source)
     return parity_runs.against_model(
@@ -275,7 +278,7 @@ def compare(
         lambda w: open_source(w, model, "float32"),
         files,
         options,
-        tolerances,
+        limits,
         num_threads,
         how.worker,
     )
@@ -338,5 +341,6 @@ def assert_parity(
             for row in report.rows
             if row.verdict is not Verdict.PASS
         ]
+        lines += [f"{report.candidate}: {m.where}: {m.message}" for m in report.missed]
         if not report:
             raise AssertionError("\n".join(lines) or f"{report.candidate}: nothing was compared")

@@ -16,18 +16,17 @@ from mpexport.errors import InconclusiveError, UsageError, VerificationError
 from mpexport.findings import Verdict
 from mpexport.formats import Contract, Conversion, FormatSpec
 from mpexport.optional import require_installed
+from mpexport.parity.cases import InputOptions, iterate
 from mpexport.parity.report import ParityReport
 from mpexport.results import ExportedFile, ExportResult, RunOptions
 from mpexport.scratch import make_scratch
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions, sniff
 from mpexport.verify import (
-    InputOptions,
     References,
     RunFile,
     compare_file,
     has_rounded_weights,
-    make_cases,
 )
 from mpexport.worker.parent import Worker
 
@@ -219,7 +218,8 @@ def _run_references(
         return
     having = [(f, s) for f in written for s in f.conversion.signatures if s.key == key]
     signature = Signature.from_json(described["original_signatures"][key])
-    cases = make_cases(signature, [s for _, s in having], inputs, described["ranges"][key])
+    files = [s for _, s in having]
+    cases = list(iterate(signature, files, inputs, described["ranges"][key]))
     rounded = any(has_rounded_weights(f.conversion.precision) for f, _ in having)
     clamped = any(_is_clamped(f) for f, _ in having)
     references.run(key, cases, rounded=rounded, clamped=clamped)

@@ -28,7 +28,7 @@ TensorSet = dict[str, Array]
 
 _INDEX = "index.json"
 # What numpy and zipfile raise on damaged files (seen by flipping bytes and truncating).
-_DAMAGED = (
+DAMAGED = (
     OSError,
     ValueError,
     EOFError,
@@ -182,7 +182,7 @@ def load_npz(path: Path) -> TensorSet:
             if isinstance(loaded, np.ndarray):
                 raise InputError(f"{path}: one array without a name", hint=hint, where=str(path))
             tensors = {name: loaded[name] for name in loaded.files}
-    except _DAMAGED as e:
+    except DAMAGED as e:
         if "Object arrays" in str(e) or _is_pickle(path):
             raise UnsafeModelError(
                 f"{path}: holds pickled objects, which can run code; nothing was read",
@@ -202,6 +202,30 @@ def load_npz(path: Path) -> TensorSet:
                 where=str(path),
             )
     return tensors
+
+
+def map_npy(path: Path) -> Array:
+    """An ``.npy`` mapped into memory, read-only.
+
+    Raises:
+        InputError: Missing or damaged.
+        UnsafeModelError: It holds a pickle; it was not read.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", where=str(path))
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("an archive of arrays")
+    except DAMAGED as e:
+        if "Python objects" in str(e) or _is_pickle(path):
+            raise UnsafeModelError(
+                f"{path}: holds pickled objects, which can run code; nothing was read",
+                hint="save plain numeric or fixed-width string arrays",
+                where=str(path),
+            ) from e
+        raise InputError(f"{path}: damaged or no .npy file: {_cause(e)}", where=str(path)) from e
+    return array
 
 
 def _is_pickle(path: Path) -> bool:
@@ -267,7 +291,7 @@ def load_npy_dir(directory: Path) -> TensorSet:
             if entry["dtype"] == "bfloat16":
                 array = bfloat16_bits_to_float32(array)
             tensors[entry["name"]] = array
-    except (*_DAMAGED, TypeError) as e:
+    except (*DAMAGED, TypeError) as e:
         raise InputError(
             f"{directory}: damaged tensor directory: {_cause(e)}", where=str(directory)
         ) from e

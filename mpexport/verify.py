@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
 from mpexport.findings import Verdict
-from mpexport.parity.compare import compare_cases
-from mpexport.parity.inputs import cases_from_npz, digest, make_inputs
+from mpexport.parity.cases import count_samples
+from mpexport.parity.compare import Comparison
+from mpexport.parity.inputs import case_digest, digest
 from mpexport.parity.report import ParityReport
 from mpexport.parity.row import TensorComparison
 from mpexport.parity.tolerance import Tolerances, default_for
-from mpexport.signature import Signature, TensorSpec
-from mpexport.tensors import TensorSet, load_npy_dir, save_npy_dir
+from mpexport.tensors import Array, TensorSet, load_npy_dir, save_npy_dir
 from mpexport.worker.parent import Worker
 
-BATCHES = (1, 3)
 # How many times the emulated rounding a float16 file may be off in a runtime that rounds in other
 # places: both errors are maxima of the same noise over as few as four numbers.
 HALF_K = 4.0
-
-
-@dataclass(frozen=True)
-class InputOptions:
-    """Where sample inputs come from.
-
-    Attributes:
-        data: An ``.npz`` file with one array per input, samples along the leading axis.
-        ranges: Input name → (lowest, highest) for made-up inputs.
-        seed: Seed of made-up inputs.
-    """
-
-    data: Optional[str] = None
-    ranges: Optional[Mapping[str, tuple[float, float]]] = None
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,57 +45,33 @@ class RunFile:
     is_clamped: bool = False
 
 
-def fixed_batch(signatures: list[Signature]) -> int:
-    """The smallest batch that all files can run: the least common multiple of fixed batches."""
-    sizes = [s.shape[0] for sig in signatures for s in sig.inputs if s.shape]
-    return math.lcm(*[size for size in sizes if size])
+# Output name → true classes of the samples, per case.
+LabelList = list[Mapping[str, Array]]
 
 
-def make_cases(
-    signature: Signature,
-    files: list[Signature],
-    inputs: InputOptions,
-    inferred: Mapping[str, Any],
-    batches: Sequence[int] = BATCHES,
-) -> list[TensorSet]:
-    """Sample inputs for one signature.
+class ModelRuns(NamedTuple):
+    """Outputs of one model, per case.
 
-    Args:
-        signature: Of the source.
-        files: Of the files to be verified; their fixed sizes are honored.
-        inputs: What the user gave.
-        inferred: Input name → [lowest, highest] index that its tables allow.
-        batches: Samples per case, in units of the batch that the files have fixed.
-
-    Raises:
-        UsageError: An input cannot be made up.
+    Attributes:
+        expected: Of the reference.
+        trained: Of the model as trained; None where it can't run.
+        rounded: Of the reference with float16-rounded weights; None where nobody asked.
+        clamped: Of the reference with weights clamped to what float16 holds; likewise.
+        single: Of the reference computed in float32; None where it is in float32 anyway.
+        constant: Outputs that depend on no input.
     """
-    batch = fixed_batch(files) if files else 1
-    if inputs.data is not None:
-        return cases_from_npz(Path(inputs.data), signature)
-    names = {s.name for s in signature.inputs}
-    ranges = {k: (v[0], v[1]) for k, v in inferred.items()}
-    ranges.update({k: v for k, v in (inputs.ranges or {}).items() if k in names})
-    wanted = _with_fixed_sizes(signature, files)
-    own = {s.shape[0] for s in wanted.inputs if s.shape}
-    # A model whose own batch is fixed gets as many cases, each of that batch.
-    sizes = [batch * n for n in batches] if None in own or not own else [1 for _ in batches]
-    return [make_inputs(wanted, size, inputs.seed + i, ranges) for i, size in enumerate(sizes)]
+
+    expected: list[TensorSet]
+    trained: Optional[list[TensorSet]]
+    rounded: Optional[list[TensorSet]]
+    clamped: Optional[list[TensorSet]]
+    single: Optional[list[TensorSet]]
+    constant: tuple[str, ...]
 
 
-def _with_fixed_sizes(signature: Signature, files: list[Signature]) -> Signature:
-    """The signature with the sizes (but the leading one) that a file has fixed."""
-    specs = []
-    for spec in signature.inputs:
-        shape = spec.shape
-        for other in files:
-            match = next((s for s in other.inputs if s.name == spec.name), None)
-            if match is None or match.shape is None or shape is None:
-                continue
-            rest = [a if a is not None else b for a, b in zip(shape, match.shape)]
-            shape = (shape[0], *rest[1:]) if rest else ()
-        specs.append(TensorSpec(spec.name, shape, spec.dtype))
-    return Signature(signature.key, tuple(specs), signature.outputs)
+def only(expected: list[TensorSet]) -> ModelRuns:
+    """Runs of which nothing else is known."""
+    return ModelRuns(expected, None, None, None, None, ())
 
 
 class References:
@@ -130,13 +89,28 @@ class References:
         self.facts: dict[str, dict[str, Any]] = {}
 
     def run(
-        self, key: str, cases: list[TensorSet], *, rounded: bool, clamped: bool = False
+        self,
+        key: str,
+        cases: list[TensorSet],
+        *,
+        rounded: bool,
+        clamped: bool = False,
+        keep: bool = False,
     ) -> None:
-        """Runs all cases of one signature in the worker."""
+        """Runs cases of one signature in the worker; they take the place of those before.
+
+        Args:
+            key: Signature key.
+            cases: Inputs by name.
+            rounded: Whether the reference with rounded weights is wanted too.
+            clamped: Whether the one with weights clamped to what float16 holds is.
+            keep: Whether this will be called again for the same signature.
+        """
         self.cases[key] = cases
+        shutil.rmtree(self._folder / key, ignore_errors=True)
         for i, case in enumerate(cases):
             save_npy_dir(case, self._folder / key / "inputs" / str(i))
-        kinds = ["trained", "reference"] + (["rounded"] if rounded else [])
+        kinds = ["trained", "reference", "single"] + (["rounded"] if rounded else [])
         kinds += ["clamped"] if clamped else []
         self.facts[key] = self._worker.call(
             "reference",
@@ -144,20 +118,37 @@ class References:
             cases=self.inputs(key),
             kinds=kinds,
             output=str(self._folder / key),
+            keep=keep,
         )
 
     def inputs(self, key: str) -> list[str]:
         """Directories of the input cases."""
         return [str(self._folder / key / "inputs" / str(i)) for i in range(len(self.cases[key]))]
 
-    def outputs(self, key: str, kind: str) -> Optional[list[TensorSet]]:
-        """Outputs of one kind of run; None when it could not run or was not asked for."""
+    def runs(self, key: str) -> ModelRuns:
+        """What the model gave for the cases of one signature."""
+        unavailable = "trained_unavailable" in self.facts[key]
+        return ModelRuns(
+            self._outputs(key, "reference") or [],
+            None if unavailable else self._outputs(key, "trained"),
+            self._outputs(key, "rounded"),
+            self._outputs(key, "clamped"),
+            self._outputs(key, "single"),
+            tuple(self.facts[key]["constant_outputs"]),
+        )
+
+    def _outputs(self, key: str, kind: str) -> Optional[list[TensorSet]]:
         folder = self._folder / key / kind
-        if kind == "trained" and "trained_unavailable" in self.facts[key]:
-            return None
-        if not folder.is_dir():
-            return None
-        return load_cases(folder, len(self.cases[key]))
+        return load_cases(folder, len(self.cases[key])) if folder.is_dir() else None
+
+    def describe(self, name: str, key: str) -> str:
+        """The reference in words, for reports."""
+        return f"{name} ({key}, {self.facts[key]['reference_dtype']})"
+
+    def notes(self, key: str) -> tuple[str, ...]:
+        """What the reader of a report should know about the runs."""
+        reason = self.facts[key].get("trained_unavailable")
+        return (f"the trained model cannot run here: {reason}",) if reason else ()
 
 
 def load_cases(folder: Path, count: int) -> list[TensorSet]:
@@ -191,6 +182,107 @@ def run_file(
     return outputs, answer["environment"]
 
 
+class FileComparison:
+    """One signature of an exported file against the model's runs, some cases at a time.
+
+    Args:
+        worker: A worker for the runtime; must not have the source open.
+        file: The file.
+        tolerances: Default: that of float32 files.
+        num_threads: Threads of the runtime.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        file: RunFile,
+        tolerances: Optional[Tolerances] = None,
+        num_threads: int = 1,
+    ) -> None:
+        self.environment: dict[str, Any] = {}
+        self._worker, self._file, self._num_threads = worker, file, num_threads
+        k = HALF_K if file.precision == "float16" else 2.0
+        self._main = Comparison(tolerances or default_for("float32"), k, file.precision)
+        # Of a float16 file, what it computes without and with all of its roundings.
+        self._twins = [
+            (Comparison(default_for(precision), precision=precision), text)
+            for precision, text in _TWINS
+            if file.precision == "float16"
+        ]
+
+    def add(
+        self,
+        first: int,
+        inputs: list[str],
+        runs: ModelRuns,
+        labels: Optional[LabelList] = None,
+    ) -> None:
+        """Runs the file on stored cases and compares.
+
+        Args:
+            first: Number of the first case.
+            inputs: Directories of the cases.
+            runs: What the model gives for them.
+            labels: True classes per case.
+
+        Raises:
+            VerificationError: A float16 file overflows; names the node.
+        """
+        outputs, self.environment = run_file(self._worker, self._file, inputs, self._num_threads)
+        if self._file.is_clamped:  # which the model as trained is not
+            runs = runs._replace(expected=runs.clamped or [], trained=None, single=None)
+        self._main.note_constants(runs.constant)
+        floors = runs.rounded if self._file.precision == "float16-weights" else None
+        if self._twins:
+            twins = _emulate(self._worker, self._file, inputs, len(inputs))
+            asides: tuple[Any, Any] = (runs.rounded, None)
+            for (comparison, _), made, aside in zip(self._twins, twins, asides):
+                compare_all(comparison, first, runs, made, aside)
+            floors = _farther(runs.expected, *twins)
+        compare_all(self._main, first, runs, outputs, floors, labels)
+
+    def rows(self) -> tuple[TensorComparison, ...]:
+        """One row per output over all cases so far.
+
+        The emulated rounding of a float16 file is taken from the file, so a wrong graph would
+        excuse itself: without the rounding of activations, a file is held to what rounding its
+        weights and constants explains. And a runtime may round less than the device will: with all
+        of the rounding, it is held to the bound of float16, or to the noise of the trained model.
+        """
+        for comparison, text in self._twins:
+            faults = [
+                replace(row, message=f"{text}: {row.message}")
+                for row in comparison.rows()
+                if row.verdict is Verdict.FAIL
+            ]
+            if faults:
+                return tuple(faults)
+        return self._main.rows()
+
+
+_TWINS = (
+    ("float16-weights", "computed in float32"),
+    ("float16", "rounded to float16 at every step"),
+)
+
+
+def compare_all(
+    comparison: Comparison,
+    first: int,
+    runs: ModelRuns,
+    outputs: list[TensorSet],
+    floors: Optional[list[TensorSet]] = None,
+    labels: Optional[LabelList] = None,
+) -> None:
+    """Gives cases to a comparison; the first one has the number ``first``."""
+    for i, (reference, candidate) in enumerate(zip(runs.expected, outputs)):
+        asides = [
+            None if found is None else found[i]
+            for found in (runs.trained, floors, labels, runs.single)
+        ]
+        comparison.add(first + i, reference, candidate, *asides)
+
+
 def compare_file(
     worker: Worker,
     file: RunFile,
@@ -200,10 +292,8 @@ def compare_file(
     reference: str,
     shown: Path,
     seed: int,
-    tolerances: Optional[Tolerances] = None,
-    num_threads: int = 1,
 ) -> ParityReport:
-    """Runs one signature of an exported file and compares it with the model's runs.
+    """Runs one signature of an exported file on the cases at hand and compares with the model's.
 
     Args:
         worker: A worker for the runtime; must not have the source open.
@@ -213,44 +303,22 @@ def compare_file(
         reference: Name of the source, for the report.
         shown: Name of the file, for the report.
         seed: Seed of the inputs, for the report.
-        tolerances: Default: that of float32 files.
-        num_threads: Threads of the runtime.
 
     Raises:
         VerificationError: A float16 file overflows; names the node.
     """
     cases = references.cases[key]
-    facts = references.facts[key]
-    outputs, environment = run_file(worker, file, references.inputs(key), num_threads)
-    expected = references.outputs(key, "clamped" if file.is_clamped else "reference") or []
-    floor = references.outputs(key, "rounded") if file.precision == "float16-weights" else None
-    faults: tuple[TensorComparison, ...] = ()
-    if file.precision == "float16":
-        widened, rounded = _emulate(worker, file, references.inputs(key), len(cases))
-        faults = _twin_faults(references, key, widened, rounded)
-        floor = _farther(expected, widened, rounded)
-    rows = faults or compare_cases(
-        expected,
-        outputs,
-        tolerances or default_for("float32"),
-        trained=None if file.is_clamped else references.outputs(key, "trained"),
-        floor=floor,
-        k=HALF_K if file.precision == "float16" else 2.0,
-        precision=file.precision,
-        constant=facts["constant_outputs"],
-    )
-    notes: tuple[str, ...] = ()
-    if "trained_unavailable" in facts:
-        notes = (f"the trained model cannot run here: {facts['trained_unavailable']}",)
+    comparison = FileComparison(worker, file)
+    comparison.add(0, references.inputs(key), references.runs(key))
     return ParityReport(
-        reference=f"{reference} ({key}, {facts['reference_dtype']})",
+        reference=references.describe(reference, key),
         candidate=str(shown),
-        rows=rows,
-        environment=environment,
+        rows=comparison.rows(),
+        environment=comparison.environment,
         seed=seed,
-        num_samples=count_samples(cases),
-        inputs_sha256=digest(cases),
-        notes=notes,
+        num_samples=sum(map(count_samples, cases)),
+        inputs_sha256=digest(map(case_digest, cases)),
+        notes=references.notes(key),
     )
 
 
@@ -277,34 +345,6 @@ def _emulate(
     return widened, rounded
 
 
-def _twin_faults(
-    references: References, key: str, widened: list[TensorSet], rounded: list[TensorSet]
-) -> tuple[TensorComparison, ...]:
-    """Rows of the twins that fail; empty when the outputs of the runtime can be judged.
-
-    The emulated rounding is taken from the file, so a wrong graph would excuse itself: without the
-    rounding of activations, a file is held to what rounding its weights and constants explains.
-    And a runtime may round less than the device will: with all of the rounding, it is held to the
-    bound of float16, or to the noise of the trained model.
-    """
-    expected = references.outputs(key, "reference") or []
-    trained = references.outputs(key, "trained")
-    faults: list[TensorComparison] = []
-    for outputs, precision, floor, text in (
-        (widened, "float16-weights", references.outputs(key, "rounded"), "computed in float32"),
-        (rounded, "float16", None, "rounded to float16 at every step"),
-    ):
-        rows = compare_cases(
-            expected, outputs, default_for(precision), trained, floor, precision=precision
-        )
-        faults = faults or [
-            replace(row, message=f"{text}: {row.message}")
-            for row in rows
-            if row.verdict is Verdict.FAIL
-        ]
-    return tuple(faults)
-
-
 def _farther(
     expected: list[TensorSet], first: list[TensorSet], second: list[TensorSet]
 ) -> list[TensorSet]:
@@ -326,8 +366,3 @@ def _farther(
 def has_rounded_weights(precision: str) -> bool:
     """Whether the outputs with rounded weights belong to the proof of a file."""
     return precision in ("float16-weights", "float16")
-
-
-def count_samples(cases: list[TensorSet]) -> int:
-    """Samples in all cases: the leading sizes added up."""
-    return sum(max((a.shape[0] if a.ndim else 1 for a in c.values()), default=0) for c in cases)

@@ -26,8 +26,8 @@ from rich.table import Table
 
 import mpexport
 from mpexport.errors import MpExportError
+from mpexport.parity.cases import InputOptions
 from mpexport.results import ExportedFile, RunOptions
-from mpexport.verify import InputOptions
 from sample_models.errors import OutputError, SampleModelError
 from sample_models.train import train
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from mpexport import tensors
 from mpexport.errors import UsageError
 from mpexport.findings import Verdict
-from mpexport.parity import metrics, row
+from mpexport.parity import row
+from mpexport.parity._seen import Seen, Worst, worse
+from mpexport.parity.exact import LogHistogram
 from mpexport.parity.metrics import Floats
 from mpexport.parity.row import TensorComparison, Value
 from mpexport.parity.tolerance import Tolerance, default_for
@@ -26,18 +29,21 @@ _FLOAT32 = default_for("float32")
 
 
 class OutputState:
-    """Collects the cases of one output and gives the verdict in the end."""
+    """Collects the cases of one output, in any order and number of parts; gives the verdict.
+
+    The bound holds max|r| of all cases, which is known in the end only. So what an element needs is
+    kept as the max|r| from which on it would pass: in a histogram, and only where that is more than
+    what has been seen. max|r| counts as the upper end of its bin there, at most 2.2% more.
+    """
 
     def __init__(
         self,
         name: str,
         bound: Tolerance,
         explained: Tolerance,
-        scale: float,
         k: float,
         *,
         computes_half: bool = False,
-        is_constant: bool = False,
     ) -> None:
         """Starts without cases.
 
@@ -45,30 +51,17 @@ class OutputState:
             name: The output.
             bound: What it is held to.
             explained: What the candidate's precision explains.
-            scale: max|r| over all cases.
             k: How many times a floor is still no fault.
             computes_half: Whether the floor is that of computing in float16, not of its weights.
-            is_constant: Whether it depends on no input, so that one number is all to be seen of it.
         """
-        self._is_constant = is_constant
         self._computes_half = computes_half
-        self._name, self._bound, self._explained = name, bound, explained
-        self._scale, self._k = scale, k
-        self._sums = metrics.Differences()
-        self._top = metrics.TopOne()
-        self._structure = ""
-        self._is_exact = False
-        self._count = self._beyond = self._nonfinite = 0
-        self._nans, self._infs = [0, 0], [0, 0]
-        self._worst: tuple[int, tuple[int, ...], Value, Value] | None = None
-        self._worst_size = -1.0
-        self._excess = self._ratio = 0.0
-        self._noise: float | None = None
-        self._rounding: float | None = None
+        self._name, self._bound, self._explained, self._k = name, bound, explained, k
+        self._seen = Seen()
 
-    def reject(self, why: str) -> None:
+    def reject(self, case: int, why: str) -> None:
         """Notes a difference of structure, which no number can mend."""
-        self._structure = self._structure or why
+        found = (case, why)
+        self._seen.structure = min(self._seen.structure or found, found)
 
     def add(
         self,
@@ -77,65 +70,89 @@ class OutputState:
         candidate: Array,
         trained: Array | None,
         rounded: Array | None,
+        labels: Array | None = None,
+        single: Array | None = None,
     ) -> None:
-        """Takes in one case."""
+        """Takes in one case; see `mpexport.parity.compare.Comparison.add`."""
         if reference.shape != candidate.shape:
-            self.reject(f"shape {list(reference.shape)} became {list(candidate.shape)}")
+            self.reject(case, f"shape {list(reference.shape)} became {list(candidate.shape)}")
             return
         kind = tensors.kind_of(reference)
         if kind != tensors.kind_of(candidate):
             before, after = (tensors.dtype_name(a.dtype) for a in (reference, candidate))
-            self.reject(f"element type {before} became {after}")
+            self.reject(case, f"element type {before} became {after}")
             return
-        self._count += reference.size
+        seen = self._seen
+        seen.count += reference.size
         if kind in ("float", "complex"):
             r = _real(reference)
-            self._add_floats(case, r, _real(candidate))
-            self._noise = self._farthest(self._noise, r, trained)
-            self._rounding = self._farthest(self._rounding, r, rounded)
+            self._add_floats(case, r, _real(candidate), self._aside(r, single))
+            seen.noise = self._farthest(seen.noise, r, trained)
+            seen.rounding = self._farthest(seen.rounding, r, rounded)
+            if labels is not None:
+                seen.accuracy.add(r, _real(candidate), labels)
         else:
-            self._is_exact = True
+            seen.is_exact = True
             self._add_exact(case, reference, candidate)
 
-    def _add_floats(self, case: int, r: Floats, c: Floats) -> None:
-        self._nans[0] += int(np.isnan(r).sum())
-        self._nans[1] += int(np.isnan(c).sum())
-        self._infs[0] += int(np.isinf(r).sum())
-        self._infs[1] += int(np.isinf(c).sum())
+    def merge(self, other: OutputState) -> None:
+        """Takes in what a state of the same output, bound and options has seen of other cases."""
+        self._seen.merge(other._seen)
+
+    def to_json(self) -> dict[str, Any]:
+        """What was seen, as a JSON object."""
+        return self._seen.to_json()
+
+    def load_json(self, data: Mapping[str, Any]) -> None:
+        """Takes in what `to_json` gave."""
+        self._seen.merge(Seen.from_json(data))
+
+    def _add_floats(self, case: int, r: Floats, c: Floats, single: Floats | None) -> None:
+        seen = self._seen
+        seen.reference_nan += int(np.isnan(r).sum())
+        seen.candidate_nan += int(np.isnan(c).sum())
+        seen.reference_inf += int(np.isinf(r).sum())
+        seen.candidate_inf += int(np.isinf(c).sum())
         # Where the reference is NaN there is nothing to compare with.
         infinite = np.isinf(r) | np.isinf(c)
         wrong = ~np.isnan(r) & (np.isnan(c) | (infinite & (r != c)))
         if wrong.any():
-            self._nonfinite += int(wrong.sum())
+            seen.nonfinite += int(wrong.sum())
             self._note_worst(case, r, c, np.where(wrong, np.inf, -1.0))
-        finite = np.isfinite(r) & np.isfinite(c)
+        usable = np.isfinite(r)
+        if usable.any():
+            seen.scale = max(seen.scale, float(np.abs(r[usable]).max()))
+        finite = usable & np.isfinite(c)
         x, y = r[finite], c[finite]
-        self._sums.add(x, y)
+        seen.sums.add(x, y)
         if not x.size:
             return
-        error = np.abs(y - x)
-        self._beyond += int((error > self._bound.limit(x, self._scale)).sum())
-        self._excess = max(self._excess, float((error - _FLOAT32.limit(x, self._scale)).max()))
-        explained = self._explained.limit(x, self._scale)
-        self._ratio = max(self._ratio, float(metrics.relative(error, explained).max()))
+        error, size = np.abs(y - x), np.abs(x)
+        self._count_beyond(error, size, seen.needed_float64, "beyond_float64")
+        if single is not None:
+            error = np.fmin(error, np.abs(y - single[finite]))
+        self._count_beyond(error, size, seen.needed, "beyond")
+        seen.excess = max(seen.excess, float((error - _FLOAT32.rtol * size).max()))
+        wide = EXPLAINED * self._explained.rtol
+        seen.unexplained = max(seen.unexplained, float((error - wide * size).max()))
         spread = np.full(r.shape, -1.0)
         spread[finite] = error
         self._note_worst(case, r, c, spread)
         if r.ndim == 2 and r.shape[1] >= 2:
             rows = finite.all(axis=1)
-            self._top.add(r[rows], c[rows])
+            seen.top.add(r[rows], c[rows])
+            seen.divergence.add(r[rows], c[rows])
 
     def _add_exact(self, case: int, reference: Array, candidate: Array) -> None:
         if tensors.kind_of(reference) == "string":
             reference, candidate = tensors.as_bytes(reference), tensors.as_bytes(candidate)
             error = (reference != candidate).astype(np.float64)
         else:
-            self._sums.add(
-                tensors.as_float64(reference).ravel(), tensors.as_float64(candidate).ravel()
-            )
-            error = np.abs(tensors.as_float64(candidate) - tensors.as_float64(reference))
+            numbers = [tensors.as_float64(a) for a in (reference, candidate)]
+            self._seen.sums.add(*(n.ravel() for n in numbers))
+            error = np.abs(numbers[1] - numbers[0])
         unequal = np.asarray(reference != candidate)
-        self._beyond += int(unequal.sum())
+        self._seen.beyond += int(unequal.sum())
         # An integer above 2^53 can differ and still give a difference of 0 in float64.
         self._note_worst(case, reference, candidate, np.where(unequal, error, -1.0))
 
@@ -143,78 +160,110 @@ class OutputState:
         if not size.size:
             return
         index = tuple(int(i) for i in np.unravel_index(int(size.argmax()), size.shape))
-        if float(size[index]) > self._worst_size:
-            self._worst_size = float(size[index])
-            self._worst = (case, index, _plain(r[index]), _plain(c[index]))
+        if size[index] >= 0:
+            found = Worst(float(size[index]), case, index, _plain(r[index]), _plain(c[index]))
+            self._seen.worst = worse(self._seen.worst, found)
+
+    def _count_beyond(self, error: Floats, size: Floats, needed: LogHistogram, count: str) -> None:
+        over = error - self._bound.atol - self._bound.rtol * size
+        if self._bound.atol_scale:
+            scales = over / self._bound.atol_scale
+            needed.add(scales[scales > self._seen.scale])
+        else:
+            setattr(self._seen, count, getattr(self._seen, count) + int((over > 0).sum()))
 
     def _farthest(self, known: float | None, r: Floats, other: Array | None) -> float | None:
         """max(known, max|other - r|) over finite pairs: a NaN of the other excuses nothing."""
-        if other is None:
+        values = self._aside(r, other)
+        if values is None:
             return known
+        finite = np.isfinite(values) & np.isfinite(r)
+        if not finite.any():
+            return known
+        return max(known or 0.0, float(np.abs(values[finite] - r[finite]).max()))
+
+    def _aside(self, r: Floats, other: Array | None) -> Floats | None:
+        """Numbers of another run of the model."""
+        if other is None:
+            return None
         values = _real(other)
         if values.shape != r.shape:
             raise UsageError(
                 f"output {self._name!r}: a noise floor of shape {list(values.shape)} "
                 f"for a reference of shape {list(r.shape)}"
             )
-        finite = np.isfinite(values) & np.isfinite(r)
-        if not finite.any():
-            return known
-        return max(known or 0.0, float(np.abs(values[finite] - r[finite]).max()))
+        return values
 
     def _excuses(self, error: float, floor: float | None) -> bool:
-        if floor is None or floor > NOISE_CAP * self._scale:
+        if floor is None or floor > NOISE_CAP * self._seen.scale:
             return False
         return error <= self._k * floor
 
-    def _judge(self) -> tuple[Verdict, str, str]:
+    def _judge(self, beyond: int, *, is_constant: bool) -> tuple[Verdict, str, str]:
         """Verdict, cause and message."""
-        if self._structure:
-            return Verdict.FAIL, row.CONVERSION, self._structure
-        if self._nonfinite:
+        seen = self._seen
+        if seen.structure:
+            return Verdict.FAIL, row.CONVERSION, seen.structure[1]
+        if seen.nonfinite:
             return Verdict.FAIL, row.CONVERSION, "NaN or infinite in one but not in the other"
         cause, message = row.OK, f"within {self._bound}"
-        if self._beyond and self._is_exact:
-            return Verdict.FAIL, row.CONVERSION, f"{self._beyond} of {self._count} are not equal"
-        if self._beyond:
-            error = self._sums.max_abs
-            what = f"{self._beyond} of {self._count} beyond {self._bound}"
-            if self._excuses(error, self._noise):
+        absorbed = seen.beyond_float64 + seen.needed_float64.above(seen.scale)
+        if absorbed and not beyond:
+            cause = row.OK_FLOAT32
+            message = (
+                f"{absorbed} of {seen.count} beyond {self._bound}, but the model itself, computed "
+                "in float32, gives the same"
+            )
+        if beyond and seen.is_exact:
+            return Verdict.FAIL, row.CONVERSION, f"{beyond} of {seen.count} are not equal"
+        if beyond:
+            what = f"{beyond} of {seen.count} beyond {self._bound}"
+            scale = _rounded_up(seen.scale)
+            excess = max(0.0, seen.excess - _FLOAT32.atol_scale * scale)
+            if self._excuses(seen.sums.max_abs, seen.noise):
                 cause = row.OK_TRAINED_NOISE
-                message = f"{what}, but the trained model is {self._noise:.3g} off itself"
-            elif self._excuses(self._excess, self._rounding):
+                message = f"{what}, but the trained model is {seen.noise:.3g} off itself"
+            elif self._excuses(excess, seen.rounding):
                 what_rounds = "to float16" if self._computes_half else "the weights alone"
                 cause = row.OK_HALF_ROUNDING if self._computes_half else row.OK_WEIGHT_ROUNDING
-                message = f"{what}, but rounding {what_rounds} makes {self._rounding:.3g}"
+                message = f"{what}, but rounding {what_rounds} makes {seen.rounding:.3g}"
             else:
-                by_rounding = self._rounding is not None and self._excess <= (
-                    EXPLAINED * self._rounding
+                limit = EXPLAINED * (self._explained.atol + self._explained.atol_scale * scale)
+                explained = seen.unexplained <= limit or (
+                    seen.rounding is not None and excess <= EXPLAINED * seen.rounding
                 )
-                explained = by_rounding or self._ratio <= EXPLAINED
                 return Verdict.FAIL, row.PRECISION if explained else row.CONVERSION, what
-        if self._count == 0:
+        if seen.count == 0:
             return Verdict.INCONCLUSIVE, row.NO_EVIDENCE, "there are no elements"
-        if self._nans[0]:
-            text = f"the reference has {self._nans[0]} NaN of {self._count} elements"
+        if seen.reference_nan:
+            text = f"the reference has {seen.reference_nan} NaN of {seen.count} elements"
             return Verdict.INCONCLUSIVE, row.REFERENCE_UNUSABLE, text
-        if self._is_exact:
+        if seen.is_exact:
             return Verdict.PASS, row.OK, "equal"
-        if self._sums.low >= self._sums.high and not self._is_constant:
+        if seen.sums.low >= seen.sums.high and not is_constant:
             text = "all of the reference is one number, which proves nothing"
             return Verdict.INCONCLUSIVE, row.NO_EVIDENCE, text
         return Verdict.PASS, cause, message
 
-    def finish(self) -> TensorComparison:
-        """The row over all cases added."""
-        verdict, cause, message = self._judge()
-        sums, top = self._sums, self._top
-        case, index, r, c = self._worst or (None, None, None, None)
+    def finish(self, *, is_constant: bool = False) -> TensorComparison:
+        """The row over all cases added.
+
+        Args:
+            is_constant: Whether it depends on no input, so that one number is all to be seen of it.
+        """
+        seen = self._seen
+        beyond = seen.beyond + seen.needed.above(seen.scale)
+        verdict, cause, message = self._judge(beyond, is_constant=is_constant)
+        sums, top = seen.sums, seen.top
         measured: dict[str, Any] = {}
         if sums.count:
             measured = {
                 "max_abs": sums.max_abs,
                 "mean_abs": sums.mean_abs,
                 "rmse": sums.rmse,
+                "abs_p50": sums.errors.quantile(0.5),
+                "abs_p99": sums.errors.quantile(0.99),
+                "abs_p999": sums.errors.quantile(0.999),
                 "max_rel": sums.max_rel,
                 "ulp": sums.max_ulp,
                 "cosine": sums.cosine,
@@ -222,29 +271,43 @@ class OutputState:
                 "required_rtol": sums.required_rtol,
                 "required_atol": sums.max_abs,
             }
+        if top.rows and seen.noise is not None:
+            # Two values that both move by the noise can swap across twice that.
+            measured["flips_in_noise"] = top.margins.count - top.margins.above(2 * seen.noise)
+        if seen.divergence.mean is not None:
+            measured["kl_mean"] = seen.divergence.mean
+            measured["kl_max"] = seen.divergence.largest
+        if seen.accuracy.rows:
+            measured["accuracy"] = seen.accuracy
+        if seen.worst is not None:
+            measured["worst_case"], measured["worst_index"] = seen.worst.case, seen.worst.place
+            measured["worst_reference"] = seen.worst.reference
+            measured["worst_candidate"] = seen.worst.candidate
         return TensorComparison(
             output=self._name,
             verdict=verdict,
             cause=cause,
             message=message,
-            tolerance=Tolerance() if self._is_exact else self._bound,
-            count=self._count,
-            mismatched=self._beyond + self._nonfinite,
+            tolerance=Tolerance() if seen.is_exact else self._bound,
+            count=seen.count,
+            mismatched=beyond + seen.nonfinite,
             top1_rows=top.rows,
             top1_agree=top.agree,
+            top5_agree=top.agree_5,
             flip_margin=top.flip_margin,
-            worst_case=case,
-            worst_index=index,
-            worst_reference=r,
-            worst_candidate=c,
-            reference_nan=self._nans[0],
-            candidate_nan=self._nans[1],
-            reference_inf=self._infs[0],
-            candidate_inf=self._infs[1],
-            noise_floor=self._noise,
-            rounding_floor=self._rounding,
+            reference_nan=seen.reference_nan,
+            candidate_nan=seen.candidate_nan,
+            reference_inf=seen.reference_inf,
+            candidate_inf=seen.candidate_inf,
+            noise_floor=seen.noise,
+            rounding_floor=seen.rounding,
             **measured,
         )
+
+
+def _rounded_up(scale: float) -> float:
+    """The upper end of the bin in which max|r| lies."""
+    return LogHistogram.edge(int(LogHistogram.bins(np.array([scale]))[0])) if scale > 0 else 0.0
 
 
 def _real(array: Array) -> Floats:

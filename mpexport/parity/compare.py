@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-import numpy as np
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from mpexport import tensors
 from mpexport.errors import UsageError
@@ -53,12 +52,12 @@ def compare_cases(
 
     An output fails when it is missing or extra, has another shape or kind of element, a NaN or
     infinity that the reference does not have there (or lacks one), or a number beyond the bound
-    that nothing explains. Beyond the bound it still passes when
-    max|c - r| <= k·max|t - r| (no further from the reference than the trained model t), or when
-    |c - r| <= k·max|f - r| + the float32 bound (no further than rounding to float16 moves the
-    reference: that of the weights, or of everything a float16 file rounds). It is inconclusive when
-    nothing was compared, the reference has a NaN, or all of the reference is one number though it
-    depends on the inputs. Integers, booleans and strings must be equal.
+    that nothing explains (max|r| counts as up to 2.2% more, see `OutputState`). Beyond the bound it
+    still passes when max|c - r| <= k·max|t - r| (no further from the reference than the trained
+    model t), or when |c - r| <= k·max|f - r| + the float32 bound (no further than rounding to
+    float16 moves the reference: that of the weights, or of everything a float16 file rounds). It is
+    inconclusive when nothing was compared, the reference has a NaN, or all of the reference is one
+    number though it depends on the inputs. Integers, booleans and strings must be equal.
 
     Args:
         references: Outputs by name, one set per case.
@@ -81,61 +80,151 @@ def compare_cases(
     for other in (candidates, trained, floor):
         if other is not None and len(other) != len(references):
             raise UsageError(f"{len(references)} reference cases, but {len(other)} to compare")
-    names = list(dict.fromkeys(n for case in references for n in case))
-    tolerance.check_names(tolerances, dict.fromkeys(names))
-    explained = tolerance.default_for(precision)
-    rows = []
-    for name in names:
-        bound = tolerance.for_output(tolerances, name)
-        state = OutputState(
-            name,
-            bound,
-            explained,
-            _scale(name, references),
-            k,
-            computes_half=precision == "float16",
-            is_constant=name in constant,
+    comparison = Comparison(tolerances, k, precision)
+    comparison.note_constants(constant)
+    for i, (reference, candidate) in enumerate(zip(references, candidates)):
+        comparison.add(
+            i,
+            reference,
+            candidate,
+            None if trained is None else trained[i],
+            None if floor is None else floor[i],
         )
-        for i, (r, c) in enumerate(zip(references, candidates)):
-            if name not in r:
-                state.reject(f"case {i}: not in the reference")
-            elif name not in c:
-                state.reject("the candidate has no such output")
+    return comparison.rows()
+
+
+class Comparison:
+    """`compare_cases` one case at a time, in memory that doesn't grow with the cases.
+
+    Cases may be spread over several comparisons with the same options, each with its own numbers of
+    cases; merged in any order they give the same rows, to the last bit, as one.
+    """
+
+    def __init__(self, tolerances: Tolerances, k: float = 2.0, precision: str = "float32") -> None:
+        """Starts without cases; the arguments are those of `compare_cases`."""
+        self._tolerances, self._k, self._precision = tolerances, k, precision
+        self._states: dict[str, OutputState] = {}
+        # Output → number of the first case, and its place there: the order of the rows.
+        self._first: dict[str, tuple[int, int]] = {}
+        self._extra: dict[str, tuple[int, int]] = {}
+        self._cases: dict[str, int] = {}
+        self._total = 0
+        self._constants: set[str] = set()
+
+    def note_constants(self, names: Iterable[str]) -> None:
+        """Notes outputs that depend on no input: for them one number is evidence enough."""
+        self._constants.update(names)
+
+    def add(
+        self,
+        number: int,
+        reference: TensorSet,
+        candidate: TensorSet,
+        trained: TensorSet | None = None,
+        floor: TensorSet | None = None,
+        labels: Mapping[str, tensors.Array] | None = None,
+        single: TensorSet | None = None,
+    ) -> None:
+        """Takes in one case.
+
+        Args:
+            number: Of the case, unique over everything that is ever merged.
+            reference: Outputs by name.
+            candidate: The same of the candidate.
+            trained: Outputs of the model as trained.
+            floor: Outputs of the reference with rounding.
+            labels: Output name → true classes of the samples.
+            single: Outputs of the reference computed in float32. An element that agrees with them
+                passes: where float32 loses what float64 keeps, no float32 file has it.
+
+        Raises:
+            UsageError: ``trained``, ``floor`` or ``single`` lacks an output.
+        """
+        self._total += 1
+        for place, name in enumerate(reference):
+            self._first[name] = min(self._first.get(name, (number, place)), (number, place))
+            self._cases[name] = self._cases.get(name, 0) + 1
+            state = self._state(name)
+            if name not in candidate:
+                state.reject(number, "the candidate has no such output")
             else:
-                noise = _aside("trained model", trained, i, name)
-                rounded = _aside("rounded reference", floor, i, name)
-                state.add(i, r[name], c[name], noise, rounded)
-        rows.append(state.finish())
-    extra = list(dict.fromkeys(n for case in candidates for n in case if n not in names))
-    for name in extra:
-        rows.append(
-            TensorComparison(
+                noise = _aside("trained model", trained, name)
+                rounded = _aside("rounded reference", floor, name)
+                true = None if labels is None else labels.get(name)
+                plain = _aside("reference in float32", single, name)
+                state.add(number, reference[name], candidate[name], noise, rounded, true, plain)
+        for place, name in enumerate(candidate):
+            if name not in reference:
+                self._extra[name] = min(self._extra.get(name, (number, place)), (number, place))
+
+    def _state(self, name: str) -> OutputState:
+        if name not in self._states:
+            self._states[name] = OutputState(
                 name,
-                Verdict.FAIL,
-                row.CONVERSION,
-                "the reference has no such output",
-                tolerance.Tolerance(),
+                tolerance.for_output(self._tolerances, name),
+                tolerance.default_for(self._precision),
+                self._k,
+                computes_half=self._precision == "float16",
             )
-        )
-    return tuple(rows)
+        return self._states[name]
+
+    def merge(self, other: Comparison) -> None:
+        """Takes in another part."""
+        self.load_json(other.to_json())
+
+    def rows(self) -> tuple[TensorComparison, ...]:
+        """One row per output, in the order of the reference's; extra ones of the candidate last.
+
+        Raises:
+            UsageError: The tolerances fit no output.
+        """
+        tolerance.check_names(self._tolerances, dict.fromkeys(self._first))
+        rows = []
+        for name in sorted(self._first, key=self._first.__getitem__):
+            state = self._states[name]
+            if self._cases[name] < self._total:
+                missing = self._total - self._cases[name]
+                state.reject(-1, f"not in the reference in {missing} of {self._total} cases")
+            rows.append(state.finish(is_constant=name in self._constants))
+        for name in sorted(set(self._extra) - set(self._first), key=self._extra.__getitem__):
+            message = "the reference has no such output"
+            bound = tolerance.Tolerance()
+            rows.append(TensorComparison(name, Verdict.FAIL, row.CONVERSION, message, bound))
+        return tuple(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """What was seen, as a JSON object: what a shard hands over."""
+        return {
+            "total": self._total,
+            "outputs": {
+                name: {
+                    "first": list(self._first[name]),
+                    "cases": self._cases[name],
+                    "seen": state.to_json(),
+                }
+                for name, state in self._states.items()
+            },
+            "extra": {name: list(first) for name, first in self._extra.items()},
+            "constants": sorted(self._constants),
+        }
+
+    def load_json(self, data: Mapping[str, Any]) -> None:
+        """Takes in what `to_json` of another part gave."""
+        self._total += data["total"]
+        self.note_constants(data["constants"])
+        for name, part in data["outputs"].items():
+            self._state(name).load_json(part["seen"])
+            first = tuple(part["first"])
+            self._first[name] = min(self._first.get(name, first), first)
+            self._cases[name] = self._cases.get(name, 0) + part["cases"]
+        for name, place in data["extra"].items():
+            first = tuple(place)
+            self._extra[name] = min(self._extra.get(name, first), first)
 
 
-def _aside(what: str, cases: Cases | None, i: int, name: str) -> tensors.Array | None:
-    if cases is None:
+def _aside(what: str, outputs: TensorSet | None, name: str) -> tensors.Array | None:
+    if outputs is None:
         return None
-    if name not in cases[i]:
+    if name not in outputs:
         raise UsageError(f"the {what} has no output {name!r}")
-    return cases[i][name]
-
-
-def _scale(name: str, references: Cases) -> float:
-    """max|r| over all cases, of finite numbers; 0 where there are none."""
-    largest = 0.0
-    for case in references:
-        if name in case and tensors.kind_of(case[name]) in ("float", "complex"):
-            values = np.abs(
-                case[name] if case[name].dtype.kind == "c" else tensors.as_float64(case[name])
-            )
-            finite = values[np.isfinite(values)]
-            largest = max(largest, float(finite.max()) if finite.size else 0.0)
-    return largest
+    return outputs[name]

@@ -1,4 +1,4 @@
-"""Sample inputs: made from a seed, or cut from the user's data."""
+"""Sample inputs made from a seed, and the digest that says which inputs were used."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from mpexport import dtypes, plugins, tensors
-from mpexport.errors import InconclusiveError, UsageError
+from mpexport.errors import UsageError
 from mpexport.signature import Signature, TensorSpec
 from mpexport.tensors import Array, TensorSet
 
 # For every unknown size that is not the batch. One number for all, so that inputs that share an
 # axis (ids and mask, query and key) agree; 8 is within any model's longest sequence.
 DEFAULT_SIZE = 8
-# Rows per case of a data file when the model takes any batch.
-DEFAULT_BATCH = 32
 
 _RANGE = re.compile(r"(?P<name>.+):(?P<low>[^:]+?)\.\.(?P<high>[^:]+)")
 
@@ -171,89 +168,21 @@ def _integers(
     return np.asarray(rng.integers(low, high, shape, dtype=np.dtype(spec.dtype), endpoint=True))
 
 
-def cases_from_npz(path: Path, signature: Signature, batch: int | None = None) -> list[TensorSet]:
-    """Cuts a data file into cases along its leading axis, which counts samples.
-
-    Float values are rounded to the declared element type, as the model itself would see them.
-
-    Args:
-        path: An ``.npz`` with one array per input; an input of rank 0 is the same in every case.
-        signature: The inputs wanted.
-        batch: Rows per case; None means the model's fixed batch, or else `DEFAULT_BATCH`.
-
-    Returns:
-        Cases in file order. The last is smaller when the model takes any batch and the rows are no
-        multiple.
-
-    Raises:
-        UsageError: Names, shapes, kinds or sample counts do not fit the model.
-        InconclusiveError: There are no samples.
-    """
-    data = tensors.load_npz(path)
-    specs = {s.name: s for s in signature.inputs}
-    for name in data:
-        if name not in specs:
-            raise UsageError(
-                f"{path}: the model has no input {name!r}; {plugins.did_you_mean(name, specs)}"
-            )
-    missing = [name for name in specs if name not in data]
-    if missing:
-        raise UsageError(f"{path}: missing inputs: " + ", ".join(missing))
-    per_sample = {n: a for n, a in data.items() if specs[n].shape != () and a.ndim > 0}
-    counts = {name: len(array) for name, array in per_sample.items()}
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{n}: {c}" for n, c in sorted(counts.items()))
-        raise UsageError(f"{path}: the inputs have different numbers of samples: {listed}")
-    total = next(iter(counts.values()), 1)
-    if total == 0:
-        raise InconclusiveError(f"{path}: no samples, so nothing to compare")
-    size, is_fixed = _rows_per_case(path, signature, batch, total)
-    for name, spec in specs.items():
-        head = data[name][:size] if name in per_sample else data[name]
-        # The leading size is checked apart, by `_rows_per_case`: here only the rest.
-        shape = (None, *spec.shape[1:]) if spec.shape else spec.shape
-        tensors.check(TensorSpec(name, shape, spec.dtype), head)
-    if is_fixed and total % size:
-        raise UsageError(f"{path}: {total} samples are no multiple of the fixed batch {size}")
-    ready = {
-        name: tensors.representable(array, specs[name].dtype)
-        if specs[name].dtype in ("float16", "bfloat16", "float32")
-        else array
-        for name, array in data.items()
-    }
-    return [
-        {n: a[start : start + size] if n in per_sample else a for n, a in ready.items()}
-        for start in range(0, total, size)
-    ]
-
-
-def _rows_per_case(
-    path: Path, signature: Signature, batch: int | None, total: int
-) -> tuple[int, bool]:
-    fixed = {s.shape[0] for s in signature.inputs if s.shape and s.shape[0] is not None}
-    if len(fixed) > 1:
-        raise UsageError(f"{path}: the inputs have different fixed batches: {sorted(fixed)}")
-    if fixed:
-        size = fixed.pop()
-        if batch not in (None, size):
-            raise UsageError(f"the model's batch is fixed to {size}, not {batch}")
-        return size, True
-    if batch is not None and batch < 1:
-        raise UsageError(f"batch {batch}: need at least 1")
-    return min(batch or DEFAULT_BATCH, total), False
-
-
-def digest(cases: Iterable[TensorSet]) -> str:
-    """SHA-256 over names, types, shapes and values of all cases, in order; names are sorted."""
+def case_digest(case: TensorSet) -> str:
+    """SHA-256 over names, types, shapes and values of one case; names are sorted."""
     sha = hashlib.sha256()
-    for case in cases:
-        for name in sorted(case):
-            array = np.asarray(case[name])
-            if array.dtype.kind in "SUO":
-                items = tensors.as_bytes(array).ravel().tolist()
-                values = b"".join(b"%d:%s" % (len(i), i) for i in items)
-            else:
-                values = np.asarray(array, order="C").tobytes()
-            head = f"{name!r} {tensors.dtype_name(array.dtype)} {array.shape}\n"
-            sha.update(head.encode() + values)
+    for name in sorted(case):
+        array = np.asarray(case[name])
+        if array.dtype.kind in "SUO":
+            items = tensors.as_bytes(array).ravel().tolist()
+            values = b"".join(b"%d:%s" % (len(i), i) for i in items)
+        else:
+            values = np.asarray(array, order="C").tobytes()
+        head = f"{name!r} {tensors.dtype_name(array.dtype)} {array.shape}\n"
+        sha.update(head.encode() + values)
     return sha.hexdigest()
+
+
+def digest(cases: Iterable[str]) -> str:
+    """One SHA-256 for all cases, of their `case_digest`s in order."""
+    return hashlib.sha256("\n".join(cases).encode()).hexdigest()

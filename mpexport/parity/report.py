@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from mpexport.findings import Verdict
 from mpexport.parity.row import TensorComparison
 
 
-def verdict_of(rows: Iterable[TensorComparison]) -> Verdict:
-    """FAIL if any output fails; INCONCLUSIVE without rows or if any is; else PASS."""
+@dataclass(frozen=True)
+class Missed:
+    """A limit of the gate that isn't held.
+
+    Attributes:
+        verdict: FAIL, or INCONCLUSIVE where there is nothing to hold against it.
+        where: Output or format.
+        limit: Its key in the gate file.
+        message: One line.
+    """
+
+    verdict: Verdict
+    where: str
+    limit: str
+    message: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {**asdict(self), "verdict": self.verdict.value}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Missed:
+        """The inverse of `to_json`."""
+        return cls(**{**data, "verdict": Verdict(data["verdict"])})
+
+
+def verdict_of(rows: Iterable[TensorComparison], missed: Iterable[Missed] = ()) -> Verdict:
+    """FAIL if any output or limit fails; INCONCLUSIVE without rows or if any is; else PASS."""
     verdicts = {row.verdict for row in rows}
+    if verdicts:
+        verdicts |= {m.verdict for m in missed}
     if Verdict.FAIL in verdicts:
         return Verdict.FAIL
     return Verdict.PASS if verdicts == {Verdict.PASS} else Verdict.INCONCLUSIVE
@@ -31,6 +59,7 @@ class ParityReport:
         num_samples: Samples run, over all cases.
         inputs_sha256: Digest of the inputs, see `mpexport.parity.inputs.digest`.
         notes: Lines for the reader, for example a batch that had to be fixed.
+        missed: Limits of the gate that aren't held.
     """
 
     reference: str
@@ -41,11 +70,12 @@ class ParityReport:
     num_samples: int
     inputs_sha256: str
     notes: tuple[str, ...] = ()
+    missed: tuple[Missed, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         """See `verdict_of`."""
-        return verdict_of(self.rows)
+        return verdict_of(self.rows, self.missed)
 
     @property
     def passed(self) -> bool:
@@ -68,6 +98,7 @@ class ParityReport:
             "num_samples": self.num_samples,
             "inputs_sha256": self.inputs_sha256,
             "notes": list(self.notes),
+            "missed": [m.to_json() for m in self.missed],
         }
 
     @classmethod
@@ -82,4 +113,5 @@ class ParityReport:
             num_samples=data["num_samples"],
             inputs_sha256=data["inputs_sha256"],
             notes=tuple(data["notes"]),
+            missed=tuple(Missed.from_json(m) for m in data["missed"]),
         )

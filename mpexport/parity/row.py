@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Union
 
 from mpexport.findings import Verdict
+from mpexport.parity.accuracy import PairedAccuracy
 from mpexport.parity.tolerance import Tolerance
 
 # Causes. Stable words: they appear in JSON.
 OK = "ok"
+OK_FLOAT32 = "ok (as in float32)"
 OK_TRAINED_NOISE = "ok (within trained noise)"
 OK_WEIGHT_ROUNDING = "ok (within float16 weight rounding)"
 OK_HALF_ROUNDING = "ok (within float16 rounding)"
@@ -54,13 +56,22 @@ class TensorComparison:
         max_abs: Largest |c - r|; the smallest atol alone that passes.
         mean_abs: Mean |c - r|.
         rmse: Root of the mean (c - r)^2.
+        abs_p50: Median of |c - r|, at most 2.2% above; likewise the next two.
+        abs_p99: The 0.99 quantile of |c - r|.
+        abs_p999: The 0.999 quantile of |c - r|.
         max_rel: Largest |c - r| / |r| where r is not 0.
         ulp: Largest distance in the float32 grid, in units in the last place.
         cosine: Cosine of the angle between both, in [-1, 1]; None when one is all zero.
         snr_db: 10 log10(sum r^2 / sum (c - r)^2) in dB; infinite when there is no difference.
         top1_rows: Rows compared, when the output is class-like (float, rank 2, at least 2 columns).
         top1_agree: Rows in which both have their maximum in the same column.
+        top5_agree: Rows in which both have the same five highest columns.
         flip_margin: Largest difference of the reference's two highest values in a row that flipped.
+        flips_in_noise: Flipped rows in which that difference is at most twice the noise floor.
+        kl_mean: Mean Kullback-Leibler divergence of the rows in nats, where all rows of both are
+            probabilities.
+        kl_max: Its largest value.
+        accuracy: Right answers, where there are labels.
         worst_case: Number of the case that holds the worst element.
         worst_index: Its index: the first wrong NaN or infinity, else where |c - r| is largest.
         worst_reference: The reference there.
@@ -86,13 +97,21 @@ class TensorComparison:
     max_abs: float | None = None
     mean_abs: float | None = None
     rmse: float | None = None
+    abs_p50: float | None = None
+    abs_p99: float | None = None
+    abs_p999: float | None = None
     max_rel: float | None = None
     ulp: int | None = None
     cosine: float | None = None
     snr_db: float | None = None
     top1_rows: int = 0
     top1_agree: int = 0
+    top5_agree: int = 0
     flip_margin: float | None = None
+    flips_in_noise: int | None = None
+    kl_mean: float | None = None
+    kl_max: float | None = None
+    accuracy: PairedAccuracy | None = None
     worst_case: int | None = None
     worst_index: tuple[int, ...] | None = None
     worst_reference: Value = None
@@ -110,6 +129,7 @@ class TensorComparison:
         """As a JSON object; numbers that JSON lacks become ``"NaN"``, ``"Infinity"``, …."""
         data = {name: encode_number(value) for name, value in asdict(self).items()}
         data["verdict"] = self.verdict.value
+        data["accuracy"] = None if self.accuracy is None else self.accuracy.to_json()
         data["worst_index"] = None if self.worst_index is None else list(self.worst_index)
         return data
 
@@ -120,6 +140,8 @@ class TensorComparison:
         fields = {n: v if n in text else decode_number(v) for n, v in data.items()}
         index = data["worst_index"]
         fields["verdict"] = Verdict(data["verdict"])
+        if data["accuracy"] is not None:
+            fields["accuracy"] = PairedAccuracy.from_json(data["accuracy"])
         fields["tolerance"] = Tolerance.from_json(data["tolerance"])
         fields["worst_index"] = None if index is None else tuple(index)
         return cls(**fields)

@@ -110,6 +110,12 @@ def _details(row: TensorComparison) -> list[tuple[str, str]]:
             f"NaN {row.reference_nan} in the reference, {row.candidate_nan} in the file; "
             f"infinities {row.reference_inf} and {row.candidate_inf}"
         )
+    if row.accuracy is not None:
+        low, high = row.accuracy.interval()
+        facts.append(
+            f"accuracy {row.accuracy.reference:.3%} -> {row.accuracy.candidate:.3%} "
+            f"(drop {low:.3%} to {high:.3%})"
+        )
     lines = [(row.output, ", ".join(facts))]
     if row.verdict is not Verdict.PASS or row.cause != "ok":
         lines.append(("", row.message))

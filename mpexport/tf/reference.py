@@ -36,7 +36,9 @@ class Reference:
     dtype: str
 
 
-def make_reference(model: NormalizedModel, key: str, *, round_weights: bool = False) -> Reference:
+def make_reference(
+    model: NormalizedModel, key: str, *, round_weights: bool = False, single: bool = False
+) -> Reference:
     """Builds the reference of one signature.
 
     Args:
@@ -44,16 +46,17 @@ def make_reference(model: NormalizedModel, key: str, *, round_weights: bool = Fa
         key: Signature key.
         round_weights: Whether weights are rounded to float16 first: the error that storing them
             in float16 explains.
+        single: Whether it computes in float32 whatever the size.
     """
     program = model.program.copy()
     program.entries = {key: program.entries[key]}
     program = _runnable(program, key)
-    large = model.weight_bytes([key]) > FLOAT64_LIMIT_BYTES
+    single = single or model.weight_bytes([key]) > FLOAT64_LIMIT_BYTES
     extra = ["round_weights_float16"] if round_weights else []
-    stage = "none" if large else "reference"
+    stage = "none" if single else "reference"
     pipeline.run(program, stage, pipeline.PassContext(), extra=extra)
     function = concrete.put_together(program, "f64_")[key]
-    return Reference(function, "float32" if large else "float64")
+    return Reference(function, "float32" if single else "float64")
 
 
 def _runnable(program: Program, key: str) -> Program:

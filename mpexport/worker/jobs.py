@@ -25,6 +25,21 @@ class Session:
     def __init__(self, progress: Callable[[str], None]) -> None:
         self.progress = progress
         self.model: Optional[NormalizedModel] = None
+        # References made of the model, and the file that ran last, for calls with more cases.
+        self.references: dict[tuple[str, str], Any] = {}
+        self.opened: Optional[tuple[Any, Any]] = None
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        self.model = None
+        self.references = {}
+        self.close_file()
+
+    def close_file(self) -> None:
+        """Closes the file that ran last."""
+        if self.opened is not None:
+            self.opened[1].close()
+            self.opened = None
 
     def run(self, job: str, args: dict[str, Any]) -> dict[str, Any]:
         """Does one job by name."""
@@ -36,7 +51,7 @@ class Session:
 
 def _reset(session: Session) -> dict[str, Any]:
     """Lets go of the model, for a worker that will be given another one."""
-    session.model = None
+    session.close()
     return {}
 
 
@@ -53,6 +68,7 @@ def _open(session: Session, source: dict[str, Any], io_dtype: str, cwd: str) -> 
     from mpexport.tf.load import load
     from mpexport.tf.normalized import normalize
 
+    session.close()
     loaded = load(options, Path(os.environ["TMPDIR"]))
     session.progress("normalizing")
     session.model = normalize(loaded, io_dtype)
@@ -88,7 +104,7 @@ def _convert(
 
 
 def _reference(
-    session: Session, key: str, cases: list[str], kinds: list[str], output: str
+    session: Session, key: str, cases: list[str], kinds: list[str], output: str, keep: bool = False
 ) -> dict[str, Any]:
     """Runs the trained model and the references on stored cases.
 
@@ -96,8 +112,11 @@ def _reference(
         session: The worker's state.
         key: Signature key.
         cases: Directories of input arrays.
-        kinds: Of ``trained``, ``reference``, ``rounded`` and ``clamped``.
+        kinds: Of ``trained``, ``reference``, ``single``, ``rounded`` and ``clamped``, ``reference``
+            before ``single``, which is left out where it would be the same.
         output: Results go to ``output/KIND/INDEX``.
+        keep: Whether more cases will follow; the references, with their own copies of the weights,
+            then stay.
     """
     from mpexport.tensors import load_npy_dir, save_npy_dir
     from mpexport.tf import reference, weights
@@ -108,11 +127,19 @@ def _reference(
     answer: dict[str, Any] = {"constant_outputs": constant_outputs(model.program, key)}
     state = reference.State(model, key)
     for kind in kinds:
+        if kind == "single" and answer["reference_dtype"] == "float32":
+            continue
         session.progress(f"running the {kind} model")
         state.restore()
         function = None
         if kind != "trained":
-            made = reference.make_reference(model, key, round_weights=kind == "rounded")
+            made = session.references.get((key, kind))
+            if made is None:
+                made = reference.make_reference(
+                    model, key, round_weights=kind == "rounded", single=kind == "single"
+                )
+            if keep:
+                session.references[key, kind] = made
             function, answer[f"{kind}_dtype"] = made.function, made.dtype
         damages = weights.float16_damage(model, key) if kind == "clamped" else []
         with weights.clamped(model, key, damages):
@@ -164,14 +191,15 @@ def _run(
 
     spec = _runtime(format, runtime)
     session.progress(f"running {os.path.basename(path)} in {spec.name}")
-    opened = spec.open(Path(path), RuntimeOptions(**options))
-    try:
-        for i, case in enumerate(cases):
-            outputs = run_in_chunks(opened, load_npy_dir(Path(case)))
-            save_npy_dir(outputs, Path(output) / str(i))
-        return {"environment": opened.environment(), "signature": opened.signature.to_json()}
-    finally:
-        opened.close()
+    wanted = (spec.name, path, options)
+    if session.opened is None or session.opened[0] != wanted:
+        session.close_file()
+        session.opened = (wanted, spec.open(Path(path), RuntimeOptions(**options)))
+    opened = session.opened[1]
+    for i, case in enumerate(cases):
+        outputs = run_in_chunks(opened, load_npy_dir(Path(case)))
+        save_npy_dir(outputs, Path(output) / str(i))
+    return {"environment": opened.environment(), "signature": opened.signature.to_json()}
 
 
 def _emulate(

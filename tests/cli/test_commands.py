@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +114,14 @@ def test_parity_options(cli: Callable[..., Any], library: Any) -> None:
     cli("parity", "m", "f", "g", "--threads", "2")
     assert library.calls[-1][1] == ("m", ("f", "g"))
     assert library.last["num_threads"] == 2
-    assert library.last["tolerances"] is None
     usual = default_for("float32")
+    assert library.last["gate"].tolerances() == usual
     cli("parity", "m", "f", "--rtol", "0.01")
-    assert library.last["tolerances"] == Tolerance(0.01, 0.0, usual.atol_scale)
-    cli("parity", "m", "f", "--atol", "1e-3")
-    assert library.last["tolerances"] == Tolerance(usual.rtol, 1e-3, 0.0)
+    assert library.last["gate"].tolerances() == Tolerance(0.01, 0.0, usual.atol_scale)
+    cli("parity", "m", "f", "--atol", "1e-3", "--rtol", "logits:0.1", "--batch", "5")
+    common = Tolerance(usual.rtol, 1e-3, 0.0)
+    assert library.last["gate"].tolerances() == {"": common, "logits": replace(common, rtol=0.1)}
+    assert library.last["inputs"].batch == 5
 
 
 def test_bench_options(cli: Callable[..., Any], library: Any) -> None:

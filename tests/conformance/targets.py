@@ -8,9 +8,9 @@ from typing import Any
 import mpexport
 from mpexport.errors import MpExportError, OutputError, UsageError
 from mpexport.formats import resolve
+from mpexport.parity.cases import InputOptions
 from mpexport.results import ExportedFile
 from mpexport.tflite_file.requirements import runs_on
-from mpexport.verify import InputOptions
 from tests.conformance.case import TARGETS, Case
 from tests.conformance.children import Children
 

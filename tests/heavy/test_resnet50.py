@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mpexport
-from mpexport.verify import InputOptions
+from mpexport.parity.cases import InputOptions
 from tests.e2e.kit import difference, look_into, run_child, same_size, within
 
 pytestmark = [pytest.mark.heavy, pytest.mark.tf]

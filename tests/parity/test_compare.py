@@ -11,7 +11,7 @@ import pytest
 from mpexport.errors import UsageError
 from mpexport.findings import Verdict
 from mpexport.parity import row
-from mpexport.parity.compare import compare_cases, compare_outputs
+from mpexport.parity.compare import Comparison, compare_cases, compare_outputs
 from mpexport.parity.report import verdict_of
 from mpexport.parity.tolerance import Tolerance, default_for
 
@@ -299,3 +299,36 @@ def test_an_output_that_depends_on_no_input_needs_no_second_number():
     ):
         (found,) = compare_cases([{"y": fixed}], [{"y": candidate}], F32, constant=constant)
         assert found.verdict is verdict
+
+
+def beside_float32(candidate, single, tolerance=F32, **kwargs):
+    comparison = Comparison(tolerance)
+    names = {"single": {"y": single}, **{n: {"y": v} for n, v in kwargs.items()}}
+    comparison.add(0, {"y": REFERENCE}, {"y": candidate}, **names)
+    (only,) = comparison.rows()
+    return only
+
+
+@pytest.mark.parametrize("tolerance", [F32, Tolerance(1e-5, 1e-5)])
+def test_what_float32_itself_loses_no_file_has(tolerance):
+    lost = moved((0, 1), -1.0)  # like scores to which -1e9 was added
+    found = beside_float32(lost, lost, tolerance)
+    assert (found.verdict, found.cause) == (Verdict.PASS, row.OK_FLOAT32)
+    assert found.message.startswith("1 of 6 beyond ")
+    assert (found.mismatched, found.max_abs) == (0, 1.0)
+    # Each element by itself: what agrees with neither is a fault.
+    other = lost.copy()
+    other[1, 2] = -3.9
+    found = beside_float32(other, lost, tolerance)
+    assert (found.verdict, found.cause, found.mismatched) == (Verdict.FAIL, row.CONVERSION, 1)
+
+
+def test_float32_excuses_no_nan_and_a_nan_of_it_excuses_nothing():
+    broken = moved((0, 1), NAN)
+    assert beside_float32(broken, broken).verdict is Verdict.FAIL
+    assert beside_float32(moved((0, 1), -1.0), broken).verdict is Verdict.FAIL
+    assert beside_float32(REFERENCE, broken).cause == row.OK
+    with pytest.raises(UsageError, match="shape"):
+        beside_float32(REFERENCE, REFERENCE[:1])
+    with pytest.raises(UsageError, match="float32"):
+        Comparison(F32).add(0, {"y": REFERENCE}, {"y": REFERENCE}, single={"z": REFERENCE})

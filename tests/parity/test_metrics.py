@@ -48,6 +48,7 @@ def test_streaming_equals_one_pass():
         parts.add(r[start : start + 300], c[start : start + 300])
     for name in ("count", "max_abs", "max_rel", "required_rtol", "max_ulp", "low", "high"):
         assert getattr(parts, name) == getattr(whole, name)
+    assert parts.errors.to_json() == whole.errors.to_json()
     for name in ("mean_abs", "rmse", "cosine", "snr_db"):
         assert getattr(parts, name) == pytest.approx(getattr(whole, name), rel=1e-12)
 
@@ -78,7 +79,7 @@ def test_ulp_by_hand():
 
 
 def test_top_one():
-    top = metrics.TopOne()
+    top = metrics.TopK()
     reference = np.array([[1.0, 5.0, 2.0], [3.0, 2.9, 0.0], [1.0, 1.0, 0.0]])
     candidate = np.array([[0.0, 9.0, 0.0], [2.9, 3.0, 0.0], [1.0, 1.0, 0.0]])
     top.add(reference, candidate)
@@ -86,6 +87,6 @@ def test_top_one():
     assert top.flip_margin == pytest.approx(0.1)
     top.add(np.array([[0.0, 7.0]]), np.array([[1.0, 0.0]]))
     assert (top.rows, top.agree, top.flip_margin) == (4, 2, 7.0)
-    same = metrics.TopOne()
+    same = metrics.TopK()
     same.add(reference, reference)
     assert same.flip_margin is None

@@ -10,8 +10,8 @@ import pytest
 
 from mpexport.findings import Verdict
 from mpexport.parity import row
-from mpexport.tensors import TensorSet, save_npy_dir
-from mpexport.verify import RunFile, compare_file
+from mpexport.tensors import save_npy_dir
+from mpexport.verify import ModelRuns, RunFile, compare_file
 from mpexport.worker.jobs import Session
 
 onnx = pytest.importorskip("onnx")
@@ -45,16 +45,24 @@ class Known:
     def __init__(self, folder: Path, reference: Any, rounded: Any, trained: Any = None) -> None:
         save_npy_dir({"x": X}, folder / "0")
         self.cases = {"f": [{"x": X}]}
-        self.facts: dict[str, Any] = {"f": {"reference_dtype": "float64", "constant_outputs": []}}
         self._folder = folder
         self._outputs = {"reference": reference, "rounded": rounded, "trained": trained}
 
     def inputs(self, key: str) -> list[str]:
         return [str(self._folder / "0")]
 
-    def outputs(self, key: str, kind: str) -> list[TensorSet] | None:
-        found = self._outputs[kind]
-        return None if found is None else [{"y": found}]
+    def runs(self, key: str) -> ModelRuns:
+        reference, trained, rounded = (
+            None if found is None else [{"y": found}]
+            for found in (self._outputs[k] for k in ("reference", "trained", "rounded"))
+        )
+        return ModelRuns(reference or [], trained, rounded, None, None, ())
+
+    def describe(self, name: str, key: str) -> str:
+        return f"{name} {key}"
+
+    def notes(self, key: str) -> tuple[str, ...]:
+        return ()
 
 
 def model_of(nodes: list[Any], **constants: Any) -> Any:
