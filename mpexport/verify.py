@@ -276,11 +276,15 @@ def compare_all(
 ) -> None:
     """Gives cases to a comparison; the first one has the number ``first``."""
     for i, (reference, candidate) in enumerate(zip(runs.expected, outputs)):
-        asides = [
-            None if found is None else found[i]
-            for found in (runs.trained, floors, labels, runs.single)
-        ]
-        comparison.add(first + i, reference, candidate, *asides)
+        comparison.add(
+            first + i,
+            reference,
+            candidate,
+            None if runs.trained is None else runs.trained[i],
+            None if floors is None else floors[i],
+            None if labels is None else labels[i],
+            None if runs.single is None else runs.single[i],
+        )
 
 
 def compare_file(

@@ -23,7 +23,7 @@ _GROUPED = {"num_query_heads": 4, "num_key_value_heads": 2}
 _RESNET = {
     "input_conv_filters": [8],
     "input_conv_kernel_sizes": [7],
-    "stackwise_num_filters": [8, 12, 16, 24],
+    "stackwise_num_filters": [64, 12, 16, 24],
     "stackwise_num_blocks": [1, 1, 1, 1],
     "stackwise_num_strides": [1, 2, 2, 2],
     "block_type": "basic_block",
