@@ -45,7 +45,8 @@ def export_model(model: Any, directory: Path) -> None:
 
     concrete = tf.function(serve, autograph=False).get_concrete_function(*specs)
     holder = tf.Module()
-    holder.model_variables = model.variables
+    # The state of a layer's own random numbers is none of the model's variables.
+    holder.model_variables = [*model.variables, *concrete.variables]
     holder.tables = [
         child
         for child in tf.train.TrackableView(model).descendants()

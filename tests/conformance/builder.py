@@ -141,7 +141,9 @@ def _rounded_literals(half: str):
             )
             array = np.asarray(value) if isinstance(value, kinds) else np.zeros(0, int)
             if array.dtype.kind == "f":
-                value = array.astype(np.float32).astype(dtype).astype(np.float32)
+                # What 16 bits cannot hold, such as -1e9, Keras writes otherwise in a 16-bit trace.
+                held = array.astype(np.float32).astype(dtype).astype(np.float32)
+                value = np.where(np.isinf(held), array, held).astype(np.float32)
         return original(value, dtype_, *args, **kwargs)
 
     constant_op._constant_impl = rounded

@@ -121,6 +121,18 @@ def test_branches():
     assert convert_and_check(lambda x: tf.image.rot90(x, 3), IMAGE)["If"] == 0
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_branch_of_training(training):
+    """``training`` beside what the sizes must be; a random branch would be refused."""
+
+    def call(x):
+        fits = tf.reduce_all((training, tf.shape(x)[0] >= 0, tf.shape(x)[1] >= 3))
+        moved = (lambda: x * 2) if training else (lambda: x + tf.random.normal([6]))
+        return tf.cond(fits, moved, lambda: x * 3)
+
+    assert convert_and_check(call, ROWS)["If"] == training
+
+
 @pytest.mark.parametrize(("offset", "branch"), [(0, "x"), (1, "expm1"), (2, "matmul"), (7, "-x")])
 def test_choice_among_many_branches(offset, branch):
     weight = tf.Variable(_RNG.standard_normal((6, 6)).astype(np.float32))
@@ -175,6 +187,24 @@ def test_transposed_convolution(name):
     attributes = {a.name: list(a.ints) for a in node.attribute}
     assert attributes.get("pads") == pads
     assert attributes.get("output_padding") == beyond
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_transposed_convolution_of_open_size(padding, size, stride):
+    """What cannot be shared evenly is cut behind, as TensorFlow does it."""
+    kernel = _RNG.standard_normal((size, size, 4, 3)).astype(np.float32)
+    rows, columns = (
+        n * stride if padding == "SAME" else (n - 1) * stride + size for n in IMAGE.shape[1:3]
+    )
+
+    def call(x):
+        open_size = tf.tensordot(x, np.eye(3, dtype=np.float32), 1)  # as a Dense layer computes it
+        shape = [tf.shape(x)[0], rows, columns, 4]
+        return tf.nn.conv2d_transpose(open_size, kernel, shape, stride, padding)
+
+    assert convert_and_check(call, IMAGE)["ConvTranspose"] == 1
 
 
 def test_grouped_3d_convolution():

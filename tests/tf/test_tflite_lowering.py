@@ -144,6 +144,26 @@ IMAGE = np.random.default_rng(0).standard_normal((2, 7, 9, 4)).astype(np.float32
 VOLUME = np.random.default_rng(1).standard_normal((2, 5, 7, 6, 4)).astype(np.float32)
 
 
+@pytest.mark.parametrize("axes", [4, 5])
+def test_division_by_zero_of_many_axes(axes, tmp_path):
+    """Five axes of open size, as a group normalization has them; four can stay."""
+
+    def call(x):
+        shape = [-1, 2, *[1] * (axes - 4), 3, 1]
+        y = tf.nn.relu(tf.reshape(x, shape))  # zeros among them
+        return R.DivNoNan(x=tf.reshape(x - 1.0, shape), y=y)
+
+    program = annotated(call)
+    changed, changes = apply_and_check("lower_math", program)
+    assert [c.kind for c in changes] == ([] if axes == 4 else ["divnonan-lowered"])
+    values = np.float32([[-1, 0, 2, 3, 0, 5], [7, -2, 0, 1, 4, 0], [0, 0, 0, 1, 2, 9]])
+    assert_close(run(program, "f", {"x": values}), run(changed, "f", {"x": values}))
+    model = half_model(tmp_path / "m", lambda x: call(tf.cast(x, tf.float32)), (None, 6))
+    made = converted(model)
+    assert made.shapes == {}
+    assert_agrees(model, made.content, {"x": values[:1]}, {"x": values})
+
+
 @pytest.mark.parametrize("op", [*MATH, *SELECTION])
 def test_op_is_written_in_others(op):
     function, wanted, values = {**MATH, **SELECTION}[op]

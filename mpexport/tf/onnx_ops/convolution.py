@@ -4,7 +4,9 @@ A Conv3D of several groups comes out as one of one group, which ONNX Runtime ref
 
 A transposed convolution may reach beyond what the kernel touches: strides of 2 and a kernel of 3
 make 9 rows of 4, and a model may ask for 10, the last being zeros. tf2onnx writes that as a
-negative padding, which ONNX doesn't allow; here it is ONNX's ``output_padding``.
+negative padding, which ONNX doesn't allow; here it is ONNX's ``output_padding``. And where the size
+of its input is open, tf2onnx names the size of the output without saying on which side to cut. By
+default ONNX cuts an odd row in front, TensorFlow behind: a picture moved by one.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ def _conv_transpose(ctx: Any, node: Any, name: str, args: Any) -> None:
     ConvTranspose.version_1(ctx, node)
     pads = node.get_attr("pads")
     if pads is None:
+        node.set_attr("auto_pad", "SAME_UPPER")  # with an ``output_shape``: the smaller half first
         return
     axes = len(pads.ints) // 2
     totals = [begin + end for begin, end in zip(pads.ints[:axes], pads.ints[axes:])]

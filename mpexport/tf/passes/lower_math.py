@@ -155,6 +155,21 @@ def _truncate_mod(x: Any, y: Any) -> Any:
     return tf.where(x < 0, -rest, rest)
 
 
+def _div_no_nan(site: Site) -> Any:
+    """DivNoNan of more than four axes: the converter spreads a 0 to a shape that it never makes."""
+    ranks = [site.shape(i).rank for i in (0, 1)]
+    if None in ranks or max(ranks) <= 4:
+        return None
+
+    def function(x: Any, y: Any) -> Any:
+        # Selecting and comparing spread no more than four axes; adding does.
+        x, y = x + tf.zeros_like(y), y + tf.zeros_like(x)
+        zero = tf.zeros_like(y)
+        return tf.where(tf.equal(y, zero), zero, x / y)
+
+    return function
+
+
 def _fake_quant(site: Site) -> Any:
     """FakeQuantWithMinMaxArgs as arithmetic: the converter takes it as an order to quantize."""
     low, high = site.attr("min"), site.attr("max")
@@ -180,6 +195,7 @@ _TABLE = {
     "Atanh": simple(_atanh),
     "Cosh": simple(lambda x: 0.5 * (tf.exp(x) + tf.exp(-x))),
     "Digamma": simple(digamma),
+    "DivNoNan": _div_no_nan,
     "Erf": simple(_erf),
     "Erfc": simple(erfc),
     "FakeQuantWithMinMaxArgs": _fake_quant,

@@ -8,16 +8,32 @@ Result::
 
     y = PartitionedCall{g}(x)
 
-Fires on If and Case in both forms. An index outside the branches means the last one, as in
-TensorFlow.
+Fires on If and Case in both forms, where the condition is a constant, or ``All(Pack(…, False, …))``
+(a layer's ``training`` beside sizes that must fit). An index outside the branches means the last
+one, as in TensorFlow.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpexport.findings import Change
-from mpexport.tf.graph import BRANCHES, Program, where
+from mpexport.tf.graph import BRANCHES, Program, tensor_node, where
 from mpexport.tf.lowering import Site
 from mpexport.tf.pipeline import GraphPass, PassContext
+
+
+def _condition(site: Site) -> np.ndarray | None:
+    value = site.const(0)
+    all_of = site.producers.get(tensor_node(site.inputs[0]))
+    if value is not None or all_of is None or all_of.op != "All":
+        return value
+    pack = site.producers.get(tensor_node(all_of.input[0]))
+    if pack is None or pack.op != "Pack" or site.shape(0).rank != 0:
+        return None
+    parts = Site(site.fdef, pack, site.producers)
+    values = [parts.const(i) for i in range(len(parts.inputs))]
+    return np.array(False) if any(v is not None and not v.all() for v in values) else None
 
 
 def _apply(program: Program, context: PassContext) -> list[Change]:
@@ -27,7 +43,7 @@ def _apply(program: Program, context: PassContext) -> list[Change]:
         for node in fdef.node_def:
             if node.op not in BRANCHES:
                 continue
-            value = Site(fdef, node, producers).const(0)
+            value = _condition(Site(fdef, node, producers))
             if value is None or value.size != 1:
                 continue
             if node.op.endswith("If"):

@@ -43,10 +43,15 @@ def _sinusoids(length: int, width: int) -> Any:
     return np.concatenate([np.sin(angles), np.cos(angles)], -1).astype(np.float32)
 
 
+def _steps(ops: Any, like: Any) -> Any:
+    """0, 1, … along the second axis, whose length may be open."""
+    return ops.cumsum(ops.cast(ops.ones_like(like), "int32"), axis=1)[0] - 1
+
+
 def _rotate(ops: Any, x: Any) -> Any:
     """Rotary positions of (batch, length, heads, depth); the angles are computed in the graph."""
     rates = 1 / 10000 ** (np.arange(0, _DEPTH, 2) / _DEPTH)
-    steps = ops.cast(ops.arange(ops.shape(x)[1]), "float32")
+    steps = ops.cast(_steps(ops, x[:, :, 0, 0]), "float32")
     angles = ops.expand_dims(steps, -1) * ops.convert_to_tensor(rates, "float32")
     cos = ops.cast(ops.cos(angles), x.dtype)[None, :, None, :]
     sin = ops.cast(ops.sin(angles), x.dtype)[None, :, None, :]
@@ -128,7 +133,7 @@ def _llama(b: Build) -> Any:
     ids, x = _embedded(b, None)
     for _ in range(2):
         normed = k.RMSNormalization(epsilon=1e-6)(x)
-        steps = ops.cumsum(ops.ones_like(ids), axis=1)[0]  # the length is open
+        steps = _steps(ops, ids)
         past = steps[:, None] >= steps[None, :]
         x = x + _written_out(b, normed, keep=past, rotary=True, groups=2)
         normed = k.RMSNormalization(epsilon=1e-6)(x)
