@@ -8,7 +8,7 @@ of the layer, unless the user allows it or registers it by importing its module.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,11 @@ _HOMES = (
     "random.seed_generator",
     "regularizers",
 )
+# Layers that Keras' own applications bring along; the functions beside them fetch weights.
+_APPLICATION_LAYERS = {
+    "applications.convnext": ("LayerScale", "StochasticDepth"),
+    "applications.inception_resnet_v2": ("CustomScaleLayer",),
+}
 # Where functions may come from: calling one of keras.models' is loading another file.
 _FUNCTION_HOMES = ("activations", "constraints", "initializers", "ops", "regularizers")
 # Layers of Keras that run code or files named in their config.
@@ -110,7 +115,7 @@ class UnsafeItem:
     custom_class: str = ""
 
 
-def _is_at_home(module: str, homes: tuple[str, ...]) -> bool:
+def _is_at_home(module: str, homes: Iterable[str]) -> bool:
     places = [f"{root}.{home}" for root in _ROOTS for home in homes]
     return any(module == place or module.startswith(f"{place}.") for place in places)
 
@@ -167,7 +172,8 @@ def _judge_module(
 ) -> Iterator[UnsafeItem]:
     module = item.get("module")
     if isinstance(module, str):
-        if module not in _ROOTS and not _is_at_home(module, _HOMES):
+        homes = [*_HOMES, *(m for m, names in _APPLICATION_LAYERS.items() if class_name in names)]
+        if module not in _ROOTS and not _is_at_home(module, homes):
             what = f"the custom class {module}.{class_name}"
             yield UnsafeItem(layer, what, registered or class_name)
     elif module is None and "module" in item and registered and class_name != registered:

@@ -48,7 +48,7 @@ PASSES = (
     "lower_tables",
     "onnx_cases",
     "onnx_complex",
-    "onnx_constant_branches",
+    "choose_branches",
     "onnx_einsum",
     "onnx_images",
     "onnx_math",

@@ -106,6 +106,7 @@ UNSAFE = {
     "class method": keras2("ClassMethod", cls_symbol="io.gfile.GFile", method_name="write"),
     "op": keras2("TensorFlowOpLayer", node_def={"name": "w", "op": "WriteFile"}),
     "serialized op": keras2("TensorFlowOpLayer", node_def="\n\x01w\x12\tWriteFile"),
+    "a function beside a layer": keras3("ConvNeXtTiny", "keras.src.applications.convnext"),
     "vocabulary file": keras3("StringLookup", vocabulary="/etc/passwd"),
 }
 
@@ -120,6 +121,15 @@ def test_what_is_found(what):
     assert str(caught.value).startswith("m.keras: layer ")
     assert caught.value.hint
     assert "--import" in caught.value.hint or "--allow-code" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("layer", "home"),
+    [("LayerScale", "convnext"), ("CustomScaleLayer", "inception_resnet_v2")],
+)
+@pytest.mark.parametrize("root", ["keras.src", "tf_keras.src"])
+def test_layers_of_the_applications_are_keras_own(root, layer, home):
+    assert not found(model(keras3(layer, f"{root}.applications.{home}")))
 
 
 def test_the_layer_is_named():

@@ -16,4 +16,6 @@ def _apply(program: Program, context: PassContext) -> list[Change]:
     return [Change(PASS.name, "function-removed", name) for name in dead]
 
 
-PASS = GraphPass(name="drop_dead_functions", stage="normalize", apply=_apply)
+PASS = GraphPass(
+    name="drop_dead_functions", stage="normalize", apply=_apply, after=("choose_branches",)
+)

@@ -119,6 +119,6 @@ PASS = GraphPass(
     name="onnx_cases",
     stage="format",
     apply=_apply,
-    after=("onnx_constant_branches",),
+    after=("choose_branches",),
     is_needed=lambda program: any(n.op in _CASES for _, n in program.nodes()),
 )

@@ -28,8 +28,9 @@ def _condition(site: Site) -> np.ndarray | None:
     all_of = site.producers.get(tensor_node(site.inputs[0]))
     if value is not None or all_of is None or all_of.op != "All":
         return value
-    pack = site.producers.get(tensor_node(all_of.input[0]))
-    if pack is None or pack.op != "Pack" or site.shape(0).rank != 0:
+    pack, axes = (site.producers.get(tensor_node(ref)) for ref in all_of.input[:2])
+    # ``tf.reduce_all`` of a list: over its only axis, which is a Range from 0 to the rank 1.
+    if pack is None or pack.op != "Pack" or axes is None or axes.op != "Range":
         return None
     parts = Site(site.fdef, pack, site.producers)
     values = [parts.const(i) for i in range(len(parts.inputs))]
@@ -63,8 +64,8 @@ def _apply(program: Program, context: PassContext) -> list[Change]:
 
 
 PASS = GraphPass(
-    name="onnx_constant_branches",
-    stage="format",
+    name="choose_branches",
+    stage="normalize",
     apply=_apply,
     is_needed=lambda program: any(n.op in BRANCHES for _, n in program.nodes()),
 )
