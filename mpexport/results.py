@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
@@ -31,16 +32,24 @@ class RunOptions:
     progress: Optional[Callable[[str], None]] = None
     pool: Optional[WorkerPool] = None
 
-    def worker(self, purpose: str = "") -> AbstractContextManager[Worker]:
+    def worker(
+        self, purpose: str = "", python: Optional[str] = None
+    ) -> AbstractContextManager[Worker]:
         """A worker process, for a ``with`` statement.
 
         Args:
             purpose: What it is for; with a pool, a worker that has served the same purpose before
                 may be given. Empty: always a new one.
+            python: Interpreter to run it with; None for this one.
         """
         if self.pool is not None and purpose:
             return self.pool.lease(purpose)
-        return Worker(timeout_s=self.timeout_s, debug=self.debug, on_progress=self.progress)
+        return Worker(
+            timeout_s=self.timeout_s,
+            debug=self.debug,
+            on_progress=self.progress,
+            python=python or sys.executable,
+        )
 
 
 @dataclass(frozen=True)

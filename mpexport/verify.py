@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 
-from mpexport.findings import Verdict
 from mpexport.parity.cases import count_samples
-from mpexport.parity.compare import Comparison
 from mpexport.parity.inputs import case_digest, digest
 from mpexport.parity.report import ParityReport
-from mpexport.parity.row import TensorComparison
 from mpexport.parity.tolerance import Tolerances, default_for
-from mpexport.tensors import Array, TensorSet, load_npy_dir, save_npy_dir
+from mpexport.parity.verdict import FileVerdict, LabelList, ModelRuns
+from mpexport.tensors import TensorSet, load_npy_dir, save_npy_dir
 from mpexport.worker.parent import Worker
-
-# How many times the emulated rounding a float16 file may be off in a runtime that rounds in other
-# places: both errors are maxima of the same noise over as few as four numbers.
-HALF_K = 4.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +28,9 @@ class RunFile:
         format: Format name.
         precision: ``float32``, ``float16-weights`` or ``float16``.
         signature: Signature to run; None for the only one.
+        runtime: Name of the runtime; None for the preferred one.
+        num_threads: Threads of the runtime.
+        settings: Further settings of the runtime, see `mpexport.runtimes.RuntimeSpec.settings`.
         is_clamped: Whether weights were clamped to what float16 holds. The model with its weights
             clamped is the reference then, and the trained one says nothing.
     """
@@ -42,36 +39,18 @@ class RunFile:
     format: str
     precision: str = "float32"
     signature: Optional[str] = None
+    runtime: Optional[str] = None
+    num_threads: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
     is_clamped: bool = False
 
-
-# Output name → true classes of the samples, per case.
-LabelList = list[Mapping[str, Array]]
-
-
-class ModelRuns(NamedTuple):
-    """Outputs of one model, per case.
-
-    Attributes:
-        expected: Of the reference.
-        trained: Of the model as trained; None where it can't run.
-        rounded: Of the reference with float16-rounded weights; None where nobody asked.
-        clamped: Of the reference with weights clamped to what float16 holds; likewise.
-        single: Of the reference computed in float32; None where it is in float32 anyway.
-        constant: Outputs that depend on no input.
-    """
-
-    expected: list[TensorSet]
-    trained: Optional[list[TensorSet]]
-    rounded: Optional[list[TensorSet]]
-    clamped: Optional[list[TensorSet]]
-    single: Optional[list[TensorSet]]
-    constant: tuple[str, ...]
-
-
-def only(expected: list[TensorSet]) -> ModelRuns:
-    """Runs of which nothing else is known."""
-    return ModelRuns(expected, None, None, None, None, ())
+    def options(self) -> dict[str, Any]:
+        """Of `mpexport.runtimes.RuntimeOptions`, as JSON."""
+        return {
+            "num_threads": self.num_threads,
+            "signature": self.signature,
+            "settings": dict(self.settings),
+        }
 
 
 class References:
@@ -130,11 +109,11 @@ class References:
         unavailable = "trained_unavailable" in self.facts[key]
         return ModelRuns(
             self._outputs(key, "reference") or [],
-            None if unavailable else self._outputs(key, "trained"),
-            self._outputs(key, "rounded"),
-            self._outputs(key, "clamped"),
-            self._outputs(key, "single"),
-            tuple(self.facts[key]["constant_outputs"]),
+            trained=None if unavailable else self._outputs(key, "trained"),
+            rounded=self._outputs(key, "rounded"),
+            clamped=self._outputs(key, "clamped"),
+            single=self._outputs(key, "single"),
+            constant=tuple(self.facts[key]["constant_outputs"]),
         )
 
     def _outputs(self, key: str, kind: str) -> Optional[list[TensorSet]]:
@@ -157,7 +136,7 @@ def load_cases(folder: Path, count: int) -> list[TensorSet]:
 
 
 def run_file(
-    worker: Worker, file: RunFile, cases: list[str], num_threads: int
+    worker: Worker, file: RunFile, cases: list[str]
 ) -> tuple[list[TensorSet], dict[str, Any]]:
     """Runs a file on stored cases.
 
@@ -169,9 +148,9 @@ def run_file(
     answer = worker.call(
         "run",
         format=file.format,
-        runtime=None,
+        runtime=file.runtime,
         path=str(file.path),
-        options={"num_threads": num_threads, "signature": file.signature},
+        options=file.options(),
         cases=cases,
         output=str(output),
     )
@@ -183,13 +162,13 @@ def run_file(
 
 
 class FileComparison:
-    """One signature of an exported file against the model's runs, some cases at a time.
+    """Runs one signature of an exported file, some cases at a time, and compares.
 
     Args:
         worker: A worker for the runtime; must not have the source open.
         file: The file.
         tolerances: Default: that of float32 files.
-        num_threads: Threads of the runtime.
+        is_emulated: Whether a float16 file is held to the emulation of its own roundings.
     """
 
     def __init__(
@@ -197,94 +176,46 @@ class FileComparison:
         worker: Worker,
         file: RunFile,
         tolerances: Optional[Tolerances] = None,
-        num_threads: int = 1,
+        *,
+        is_emulated: bool = True,
     ) -> None:
         self.environment: dict[str, Any] = {}
-        self._worker, self._file, self._num_threads = worker, file, num_threads
-        k = HALF_K if file.precision == "float16" else 2.0
-        self._main = Comparison(tolerances or default_for("float32"), k, file.precision)
-        # Of a float16 file, what it computes without and with all of its roundings.
-        self._twins = [
-            (Comparison(default_for(precision), precision=precision), text)
-            for precision, text in _TWINS
-            if file.precision == "float16"
-        ]
+        self._worker, self.file = worker, file
+        self.verdict = FileVerdict(
+            file.precision,
+            tolerances or default_for("float32"),
+            is_emulated=is_emulated and file.precision == "float16",
+        )
 
     def add(
         self,
-        first: int,
+        numbers: list[int],
         inputs: list[str],
         runs: ModelRuns,
         labels: Optional[LabelList] = None,
-    ) -> None:
+    ) -> list[TensorSet]:
         """Runs the file on stored cases and compares.
 
         Args:
-            first: Number of the first case.
+            numbers: Of the cases, unique over all parts of a comparison.
             inputs: Directories of the cases.
             runs: What the model gives for them.
             labels: True classes per case.
 
+        Returns:
+            What the file gave.
+
         Raises:
             VerificationError: A float16 file overflows; names the node.
         """
-        outputs, self.environment = run_file(self._worker, self._file, inputs, self._num_threads)
-        if self._file.is_clamped:  # which the model as trained is not
+        outputs, self.environment = run_file(self._worker, self.file, inputs)
+        if self.file.is_clamped:  # which the model as trained is not
             runs = runs._replace(expected=runs.clamped or [], trained=None, single=None)
-        self._main.note_constants(runs.constant)
-        floors = runs.rounded if self._file.precision == "float16-weights" else None
-        if self._twins:
-            twins = _emulate(self._worker, self._file, inputs, len(inputs))
-            asides: tuple[Any, Any] = (runs.rounded, None)
-            for (comparison, _), made, aside in zip(self._twins, twins, asides):
-                compare_all(comparison, first, runs, made, aside)
-            floors = _farther(runs.expected, *twins)
-        compare_all(self._main, first, runs, outputs, floors, labels)
-
-    def rows(self) -> tuple[TensorComparison, ...]:
-        """One row per output over all cases so far.
-
-        The emulated rounding of a float16 file is taken from the file, so a wrong graph would
-        excuse itself: without the rounding of activations, a file is held to what rounding its
-        weights and constants explains. And a runtime may round less than the device will: with all
-        of the rounding, it is held to the bound of float16, or to the noise of the trained model.
-        """
-        for comparison, text in self._twins:
-            faults = [
-                replace(row, message=f"{text}: {row.message}")
-                for row in comparison.rows()
-                if row.verdict is Verdict.FAIL
-            ]
-            if faults:
-                return tuple(faults)
-        return self._main.rows()
-
-
-_TWINS = (
-    ("float16-weights", "computed in float32"),
-    ("float16", "rounded to float16 at every step"),
-)
-
-
-def compare_all(
-    comparison: Comparison,
-    first: int,
-    runs: ModelRuns,
-    outputs: list[TensorSet],
-    floors: Optional[list[TensorSet]] = None,
-    labels: Optional[LabelList] = None,
-) -> None:
-    """Gives cases to a comparison; the first one has the number ``first``."""
-    for i, (reference, candidate) in enumerate(zip(runs.expected, outputs)):
-        comparison.add(
-            first + i,
-            reference,
-            candidate,
-            None if runs.trained is None else runs.trained[i],
-            None if floors is None else floors[i],
-            None if labels is None else labels[i],
-            None if runs.single is None else runs.single[i],
-        )
+        twins = None
+        if self.verdict.is_emulated:
+            twins = _emulate(self._worker, self.file, inputs, len(inputs))
+        self.verdict.add(numbers, runs, outputs, twins, labels)
+        return outputs
 
 
 def compare_file(
@@ -313,11 +244,11 @@ def compare_file(
     """
     cases = references.cases[key]
     comparison = FileComparison(worker, file)
-    comparison.add(0, references.inputs(key), references.runs(key))
+    comparison.add(list(range(len(cases))), references.inputs(key), references.runs(key))
     return ParityReport(
         reference=references.describe(reference, key),
         candidate=str(shown),
-        rows=comparison.rows(),
+        rows=comparison.verdict.rows(),
         environment=comparison.environment,
         seed=seed,
         num_samples=sum(map(count_samples, cases)),
@@ -347,24 +278,6 @@ def _emulate(
     )
     shutil.rmtree(output)
     return widened, rounded
-
-
-def _farther(
-    expected: list[TensorSet], first: list[TensorSet], second: list[TensorSet]
-) -> list[TensorSet]:
-    """Of two runs, each number that is farther from the reference.
-
-    A runtime that leaves out some roundings lies between the two twins, and they may cancel.
-    """
-    return [
-        {
-            name: np.where(abs(b[name] - r[name]) > abs(a[name] - r[name]), b[name], a[name])
-            if name in r and a[name].dtype.kind == "f" and a[name].shape == r[name].shape
-            else b[name]
-            for name in b
-        }
-        for r, a, b in zip(expected, first, second)
-    ]
 
 
 def has_rounded_weights(precision: str) -> bool:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mpexport import plugins
@@ -109,6 +109,16 @@ class Gate:
     budgets: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     max_accuracy_drop: float | None = None
     labeled: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Gate:
+        """The inverse of `to_json`."""
+        outputs = {name: OutputGate(**output) for name, output in data["outputs"].items()}
+        return cls(**{**data, "outputs": outputs})
 
     def with_tolerance(self, output: str, part: str, value: float) -> Gate:
         """The gate with another part of a bound, of one output or (``""``) of all others."""

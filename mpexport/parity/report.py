@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mpexport.findings import Verdict
@@ -60,6 +60,8 @@ class ParityReport:
         inputs_sha256: Digest of the inputs, see `mpexport.parity.inputs.digest`.
         notes: Lines for the reader, for example a batch that had to be fixed.
         missed: Limits of the gate that aren't held.
+        run_to_run: Output → largest difference between two runs of the candidate on the same
+            inputs, for outputs of numbers.
     """
 
     reference: str
@@ -71,6 +73,7 @@ class ParityReport:
     inputs_sha256: str
     notes: tuple[str, ...] = ()
     missed: tuple[Missed, ...] = ()
+    run_to_run: dict[str, float] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -99,6 +102,7 @@ class ParityReport:
             "inputs_sha256": self.inputs_sha256,
             "notes": list(self.notes),
             "missed": [m.to_json() for m in self.missed],
+            "run_to_run": self.run_to_run,
         }
 
     @classmethod
@@ -114,4 +118,5 @@ class ParityReport:
             inputs_sha256=data["inputs_sha256"],
             notes=tuple(data["notes"]),
             missed=tuple(Missed.from_json(m) for m in data["missed"]),
+            run_to_run=data["run_to_run"],
         )

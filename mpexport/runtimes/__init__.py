@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,10 +23,12 @@ class RuntimeOptions:
     Attributes:
         num_threads: Threads for the computation of one call.
         signature: Name of the signature to run; None means the default or the only one.
+        settings: Setting → value, see `RuntimeSpec.settings`; the runtime's default otherwise.
     """
 
     num_threads: int = 1
     signature: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class Session(Protocol):
@@ -70,6 +72,7 @@ class RuntimeSpec:
         extra: The extra of mpexport that installs them.
         probe: Raises `MissingDependencyError` when the installed runtime does not work here.
         open: Opens a file.
+        settings: What can be set, and the values it takes, the default first.
     """
 
     name: str
@@ -79,6 +82,7 @@ class RuntimeSpec:
     extra: str
     probe: Callable[[], None]
     open: Callable[[Path, RuntimeOptions], Session]
+    settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @functools.cache

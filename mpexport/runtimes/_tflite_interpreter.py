@@ -35,6 +35,8 @@ _TINY_FILE = base64.b64decode(
     "ABQAEAAMAAgABAAMAAAAEAAAABAAAAAUAAAAGAAAAAAAAAABAAAAAAAAAAEAAAAAAAAAAQAAABAAAAAMAAwACAAAAAAA"
     "BAAMAAAACAAAAAwAAAABAAAAeAAAAAEAAAABAAAAAAAAAA=="
 )
+# Whether the XNNPACK delegate takes the ops it can, as it does by default.
+SETTINGS = {"xnnpack": ("on", "off")}
 _FAILURES = (ValueError, RuntimeError, MemoryError, TypeError)
 _BROKEN = (*_FAILURES, ImportError, AttributeError, SystemError)
 _OLD_OP = re.compile(r"builtin opcode '(\w+)' version '(\d+)'")
@@ -88,9 +90,13 @@ class TfliteSession(BaseSession):
         self._num_threads = options.num_threads
         self._reported = ""
         check_file(self._path)
+        more: dict[str, Any] = {}
+        if options.settings.get("xnnpack") == "off":
+            resolver = package.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            more["experimental_op_resolver_type"] = resolver
         try:
             self._interpreter = package.Interpreter(
-                model_path=str(self._path), num_threads=options.num_threads
+                model_path=str(self._path), num_threads=options.num_threads, **more
             )
             signatures = list(self._interpreter.get_signature_list())
             if signatures:

@@ -19,4 +19,5 @@ SPEC = RuntimeSpec(
     extra="litert",
     probe=_probe,
     open=_tflite_interpreter.opener("litert", _MODULE, "litert", _probe),
+    settings=_tflite_interpreter.SETTINGS,
 )

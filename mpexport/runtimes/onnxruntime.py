@@ -26,6 +26,13 @@ from mpexport.tensors import Array, TensorSet
 
 _PROVIDER = "CPUExecutionProvider"
 _FATAL = 4  # log severity: its errors come as exceptions, so its log adds nothing
+# Setting → name of the level in ONNX Runtime.
+_LEVELS = {
+    "all": "ORT_ENABLE_ALL",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "basic": "ORT_ENABLE_BASIC",
+    "disable": "ORT_DISABLE_ALL",
+}
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 _LACKING_OP = (
     re.compile(r"No Op registered for (\w+)(?: with domain_version of (\d+))?"),
@@ -55,6 +62,10 @@ class OnnxSession(BaseSession):
         settings.intra_op_num_threads = options.num_threads
         settings.inter_op_num_threads = 1
         settings.log_severity_level = _FATAL
+        self._level = options.settings.get("optimization", "all")
+        settings.graph_optimization_level = getattr(
+            ort.GraphOptimizationLevel, _LEVELS[self._level]
+        )
         state = ort.capi.onnxruntime_pybind11_state
         own: list[type[Exception]] = [
             e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)
@@ -121,6 +132,7 @@ class OnnxSession(BaseSession):
             "num_threads": self._num_threads,
             "weights": weights,
             "compute": compute,
+            "graph_optimization_level": self._level,
             "execution_providers": list(self._session.get_providers()),
         }
 
@@ -161,4 +173,5 @@ SPEC = RuntimeSpec(
     extra="onnx",
     probe=_probe,
     open=OnnxSession,
+    settings={"optimization": tuple(_LEVELS)},
 )

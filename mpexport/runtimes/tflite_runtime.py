@@ -37,4 +37,5 @@ SPEC = RuntimeSpec(
     extra=_EXTRA,
     probe=_probe,
     open=_tflite_interpreter.opener("tflite_runtime", _MODULE, _EXTRA, _probe),
+    settings=_tflite_interpreter.SETTINGS,
 )

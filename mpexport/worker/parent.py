@@ -71,6 +71,12 @@ class Worker:
         env.update(_PINNED, KERAS_HOME=str(self.scratch / "keras"), TMPDIR=str(self.scratch))
         # Not installed (a zipapp, a checkout on a board): the child finds the same package.
         env["PYTHONPATH"] = str(home)
+        if python != sys.executable:
+            # Where it is installed, its home holds this Python's packages too: numpy of another
+            # version would break the child.
+            (self.scratch / "library").mkdir()
+            (self.scratch / "library" / "mpexport").symlink_to(home / "mpexport")
+            env["PYTHONPATH"] = str(self.scratch / "library")
         self._log_file = None if debug else self.log.open("wb")
         self.process = subprocess.Popen(
             [python, "-m", "mpexport.worker"],
