@@ -46,7 +46,7 @@ def build_app() -> App:
         help="Tell what exported files hold and which runtime they need.",
     )
     app.command(
-        f"{__package__}.parity:parity",
+        f"{__package__}.parity:app",
         name="parity",
         help="Compare exported files with a model, or with another exported file.",
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from mpexport.errors import InconclusiveError, MpExportError, VerificationError
 from mpexport.findings import Verdict
@@ -25,11 +25,18 @@ from .outcome import Outcome, warn
 from .progress import library_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mpexport.parity.partial import Partial
     from mpexport.parity.report import ParityReport
 
 _GOOD_FIRST = (Verdict.PASS, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAIL)
 
 
+app = App(name="parity", help="Compare exported files with a model, or with another exported file.")
+
+
+@app.default
 def parity(
     reference: Annotated[
         str,
@@ -80,6 +87,23 @@ def parity(
     threads: Annotated[
         int, Parameter(help="Threads of the candidates' runtimes.", metavar="N", validator=Positive)
     ] = 1,
+    runtime: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Run the candidates in this runtime, for example litert:xnnpack=off or "
+            "tflite_runtime:python=PATH. Repeatable. Default: the preferred one.",
+            metavar="NAME[:KEY=VALUE,…]",
+            show_default=False,
+        ),
+    ] = (),
+    shard: Annotated[
+        str | None,
+        Parameter(
+            help="Run one part of the cases, for example 2/8; --json tells what "
+            "'parity merge' needs.",
+            metavar="I/N",
+        ),
+    ] = None,
     samples: Samples = NO_SAMPLES,
     source: Model = NO_MODEL,
     run: Run = NO_RUN,
@@ -90,22 +114,52 @@ def parity(
     place, labeled = labels_of(labels)
     limits = read_gate(gate, rtol, atol, max_accuracy_drop, labeled)
     inputs = replace(samples.to_library(), batch=batch, labels=place, labeled=labeled)
+    from mpexport.parity.partial import Shard
+
+    part = None if shard is None else Shard.parse(shard)
     with library_options(run) as how:
         from mpexport import api
 
-        reports = api.compare(
+        parts = api.compare_part(
             reference,
             candidates,
+            shard=part,
             inputs=inputs,
             gate=limits,
+            runtimes=runtime,
             num_threads=threads,
             run=how,
             **source.arguments(),
         )
+    if part is None:
+        return _outcome(parts, verbose=run.verbose)
+    whole = f"shard {part} is no verdict; all of them are: mpexport parity merge FILES"
+    result = {"verdict": Verdict.SKIPPED.value, "parts": [p.to_json() for p in parts]}
+    return Outcome(result, [whole], [warn("shard", whole, str(part))])
+
+
+@app.command
+def merge(
+    files: Annotated[
+        tuple[Path, ...],
+        Parameter(help="What --shard … --json printed, of every shard.", metavar="FILE"),
+    ],
+    /,
+    *,
+    run: Run = NO_RUN,
+) -> Outcome:
+    """Gives the verdict of all shards: the one that a single run would give."""
+    from mpexport.parity.partial import load_parts, merge_all
+
+    return _outcome(merge_all(load_parts(files)), verbose=run.verbose)
+
+
+def _outcome(parts: Sequence[Partial], *, verbose: bool) -> Outcome:
+    reports = [part.report() for part in parts]
     verdict = max((r.verdict for r in reports), key=_GOOD_FIRST.index)
     result = {"verdict": verdict.value, "reports": [r.to_json() for r in reports]}
     warnings = [warn("note", note, r.candidate) for r in reports for note in r.notes]
-    blocks = text.parity(reports, verdict, verbose=run.verbose)
+    blocks = text.parity(reports, verdict, verbose=verbose)
     return Outcome(result, blocks, warnings, _error(reports, verdict))
 
 

@@ -5,14 +5,17 @@ Nothing here imports a framework: models and files are touched by worker process
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
-from mpexport import formats, parity_runs
+from mpexport import comparing, exported, formats
 from mpexport.artifacts import Output
+from mpexport.comparing import FileReference, ModelReference, Reference
 from mpexport.errors import UsageError
+from mpexport.exported import exported_file, format_of, is_exported_file
 from mpexport.exporting import (
     Target,
     default_output,
@@ -28,11 +31,14 @@ from mpexport.latency.report import LatencyReport
 from mpexport.optional import require_installed
 from mpexport.parity.cases import InputOptions
 from mpexport.parity.gate import Gate
+from mpexport.parity.partial import Partial, Shard
 from mpexport.parity.report import ParityReport
 from mpexport.precision import PrecisionReport
 from mpexport.results import ExportResult, ModelHandle, RunOptions
+from mpexport.runtime_choice import parse_choice
 from mpexport.signature import Signature
 from mpexport.sources import SourceOptions, sniff
+from mpexport.worker.parent import Worker
 
 Model = Union[str, "os.PathLike[str]", "ModelHandle", Any]
 
@@ -232,7 +238,7 @@ def inspect(file: Union[str, os.PathLike[str]]) -> FileReport:
         InputError: Missing, damaged, or no format of ours.
         UsageError: A SavedModel, which `check` tells of.
     """
-    return inspect_file(Path(file), parity_runs.format_of(Path(file)).name)
+    return inspect_file(Path(file), format_of(Path(file)).name)
 
 
 def compare(
@@ -241,6 +247,7 @@ def compare(
     *,
     inputs: Optional[InputOptions] = None,
     gate: Optional[Gate] = None,
+    runtimes: Iterable[str] = (),
     num_threads: int = 1,
     run: Optional[RunOptions] = None,
     **source: Any,
@@ -251,36 +258,80 @@ def compare(
         reference: A source model (compared in float64, with the trained model's own error as noise
             floor), or an exported file (two runs only).
         candidates: Exported files.
-        inputs: Where sample inputs come from.
+        inputs: Where sample inputs come from. Without data they are made up, so as to try the
+            model's corners, see `mpexport.parity.stress`.
         gate: What the candidates must hold: bounds, further limits, least number of samples.
             Default: the bound of the candidate's precision.
+        runtimes: Runtimes to run the candidates in, as ``NAME[:KEY=VALUE,…]``, for example
+            ``litert:xnnpack=off``; each runs the candidates of its formats. Default: the preferred
+            one.
         num_threads: Threads of the candidates' runtimes.
         run: How to run.
         **source: See `load`; for a source model.
 
     Returns:
-        One report per candidate; each is true when it passed.
+        One report per candidate and runtime; each is true when it passed.
+    """
+    parts = compare_part(
+        reference,
+        candidates,
+        inputs=inputs,
+        gate=gate,
+        runtimes=runtimes,
+        num_threads=num_threads,
+        run=run,
+        **source,
+    )
+    return [part.report() for part in parts]
+
+
+def compare_part(
+    reference: Model,
+    candidates: Iterable[Union[str, os.PathLike[str]]],
+    *,
+    shard: Optional[Shard] = None,
+    inputs: Optional[InputOptions] = None,
+    gate: Optional[Gate] = None,
+    runtimes: Iterable[str] = (),
+    num_threads: int = 1,
+    run: Optional[RunOptions] = None,
+    **source: Any,
+) -> list[Partial]:
+    """One shard of `compare`, to be merged with the others: `mpexport.parity.partial.merge`.
+
+    Args:
+        reference: See `compare`.
+        candidates: See `compare`.
+        shard: Which cases to run; all by default.
+        inputs: See `compare`.
+        gate: See `compare`.
+        runtimes: See `compare`.
+        num_threads: See `compare`.
+        run: See `compare`.
+        **source: See `compare`.
+
+    Returns:
+        One per candidate and runtime; ``report()`` gives what it shows by itself.
     """
     paths = [Path(c) for c in candidates]
     if not paths:
         raise UsageError("nothing to compare: name at least one candidate")
-    files = [parity_runs.exported_file(path) for path in paths]
-    options = inputs or InputOptions()
-    limits = gate or Gate()
-    how = run or RunOptions()
-    if isinstance(reference, (str, os.PathLike)) and parity_runs.is_exported_file(Path(reference)):
-        return parity_runs.against_file(
-            Path(reference), files, options, limits, num_threads, how.worker
-        )
-    model, _keep = _source(reference, **source)
-    return parity_runs.against_model(
-        model,
-        lambda w: open_source(w, model, "float32"),
-        files,
-        options,
-        limits,
-        num_threads,
-        how.worker,
+    open_reference: Callable[[Worker, Path], Reference]
+    if isinstance(reference, (str, os.PathLike)) and is_exported_file(Path(reference)):
+        place = Path(reference)
+        open_reference = functools.partial(FileReference, place)
+    else:
+        model, _keep = _source(reference, **source)
+        open_reference = functools.partial(ModelReference, model, open_source)
+    return comparing.compare(
+        open_reference,
+        paths,
+        inputs or InputOptions(),
+        gate or Gate(),
+        run or RunOptions(),
+        choices=[parse_choice(text) for text in runtimes],
+        num_threads=num_threads,
+        shard=shard,
     )
 
 
@@ -309,7 +360,7 @@ def measure(
         max_secs: Time at which measuring stops, in seconds.
         run: How to run.
     """
-    place = parity_runs.exported_file(Path(file))
+    place = exported_file(Path(file), num_threads=num_threads)
     timing = {
         "warmup_runs": warmup_runs,
         "num_runs": num_runs,
@@ -317,9 +368,7 @@ def measure(
         "max_secs": max_secs,
     }
     with (run or RunOptions()).worker() as worker:
-        return parity_runs.measure(
-            worker, place, inputs or InputOptions(), batch, num_threads, timing
-        )
+        return exported.measure(worker, place, inputs or InputOptions(), batch, timing)
 
 
 def assert_parity(

@@ -167,7 +167,7 @@ def produce(
                                     file.target.spec.name,
                                     file.conversion.precision,
                                     key,
-                                    _is_clamped(file),
+                                    is_clamped=_is_clamped(file),
                                 ),
                                 key,
                                 references,

@@ -193,6 +193,7 @@ class FileComparison:
         inputs: list[str],
         runs: ModelRuns,
         labels: Optional[LabelList] = None,
+        group: str = "",
     ) -> list[TensorSet]:
         """Runs the file on stored cases and compares.
 
@@ -201,6 +202,7 @@ class FileComparison:
             inputs: Directories of the cases.
             runs: What the model gives for them.
             labels: True classes per case.
+            group: See `FileVerdict.add`.
 
         Returns:
             What the file gave.
@@ -214,7 +216,7 @@ class FileComparison:
         twins = None
         if self.verdict.is_emulated:
             twins = _emulate(self._worker, self.file, inputs, len(inputs))
-        self.verdict.add(numbers, runs, outputs, twins, labels)
+        self.verdict.add(numbers, runs, outputs, twins, labels, group)
         return outputs
 
 

@@ -73,9 +73,10 @@ ROWS = [
     ["optional", "plugins", "precision", "safety", "scratch", "sources", "tflite_file"],
     ["artifacts", "tensors"],
     ["formats", "parity", "runtimes", "tf", "worker"],
-    ["inspection", "latency"],
+    ["inspection", "latency", "runtime_choice"],
     ["render", "results", "verify"],
-    ["exporting", "parity_runs"],
+    ["exported", "exporting"],
+    ["comparing"],
     ["api"],
 ]
 

@@ -13,6 +13,7 @@ from mpexport.errors import UsageError
 from mpexport.parity.data import read_batches
 from mpexport.parity.inputs import make_inputs
 from mpexport.parity.labels import Labels
+from mpexport.parity.stress import Case, stress_cases
 from mpexport.signature import Signature, TensorSpec
 from mpexport.tensors import TensorSet
 
@@ -81,15 +82,37 @@ def iterate(
         yield from from_data(Path(inputs.data), signature, inputs.batch)
         return
     batch = fixed_batch(files) if files else 1
-    names = {s.name for s in signature.inputs}
-    ranges = {k: (v[0], v[1]) for k, v in inferred.items()}
-    ranges.update({k: v for k, v in (inputs.ranges or {}).items() if k in names})
+    ranges = _ranges(signature, inputs, inferred)
     wanted = _with_fixed_sizes(signature, files)
     own = {s.shape[0] for s in wanted.inputs if s.shape}
     # A model whose own batch is fixed gets as many cases, each of that batch.
     sizes = [batch * n for n in batches] if None in own or not own else [1 for _ in batches]
     for i, size in enumerate(sizes):
         yield make_inputs(wanted, size, inputs.seed + i, ranges)
+
+
+def iterate_thoroughly(
+    signature: Signature, files: list[Signature], inputs: InputOptions, inferred: Mapping[str, Any]
+) -> Iterator[Case]:
+    """Like `iterate`, but where nobody gave data, with the inputs of `mpexport.parity.stress`."""
+    if inputs.data is not None:
+        yield from map(Case, iterate(signature, files, inputs, inferred))
+        return
+    yield from stress_cases(
+        _with_fixed_sizes(signature, files),
+        fixed_batch(files) if files else 1,
+        inputs.seed,
+        _ranges(signature, inputs, inferred),
+    )
+
+
+def _ranges(
+    signature: Signature, inputs: InputOptions, inferred: Mapping[str, Any]
+) -> dict[str, tuple[float, float]]:
+    names = {s.name for s in signature.inputs}
+    ranges = {k: (v[0], v[1]) for k, v in inferred.items()}
+    ranges.update({k: v for k, v in (inputs.ranges or {}).items() if k in names})
+    return ranges
 
 
 def from_data(path: Path, signature: Signature, batch: int | None = None) -> Iterator[TensorSet]:

@@ -52,6 +52,10 @@ class Labels:
             raise UsageError(f"{self._path}: {len(self._values)} labels for more samples than that")
         return {name: found}
 
+    def skip(self, samples: int) -> None:
+        """Passes over the labels of samples that are run elsewhere."""
+        self._next += samples
+
     def finish(self) -> None:
         """Raises `UsageError` when there were more labels than samples."""
         if self._next != len(self._values):

@@ -7,12 +7,14 @@ to the last byte.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from mpexport.errors import InconclusiveError, UsageError
+from mpexport.errors import InconclusiveError, InputError, UsageError
 from mpexport.parity.gate import Gate, judged
 from mpexport.parity.inputs import digest
 from mpexport.parity.report import ParityReport
@@ -66,8 +68,9 @@ class Partial:
         verdict: What has been seen, see `FileVerdict.to_json`.
         samples: Samples run.
         digests: Number of the case → its digest.
+        cases: Number of the case → its name, for made-up inputs.
         run_to_run: See `ParityReport`.
-        files: SHA-256 of the reference file, where it is one, and of the candidate.
+        files: ``candidate`` → SHA-256 of the file.
     """
 
     reference: str
@@ -80,6 +83,7 @@ class Partial:
     verdict: Mapping[str, Any]
     samples: int
     digests: Mapping[int, str]
+    cases: Mapping[int, str] = field(default_factory=dict)
     run_to_run: Mapping[str, float] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -94,6 +98,7 @@ class Partial:
             num_samples=self.samples,
             inputs_sha256=digest(self.digests[n] for n in sorted(self.digests)),
             notes=self.notes,
+            cases={n: self.cases[n] for n in sorted(self.cases)},
             run_to_run=dict(self.run_to_run),
         )
         return judged(self.gate, report)
@@ -111,6 +116,7 @@ class Partial:
             "verdict": dict(self.verdict),
             "samples": self.samples,
             "digests": {str(n): sha for n, sha in self.digests.items()},
+            "cases": {str(n): name for n, name in self.cases.items()},
             "run_to_run": dict(self.run_to_run),
             "files": dict(self.files),
         }
@@ -125,8 +131,47 @@ class Partial:
                 "gate": Gate.from_json(data["gate"]),
                 "shard": Shard.parse(data["shard"]),
                 "digests": {int(n): sha for n, sha in data["digests"].items()},
+                "cases": {int(n): name for n, name in data["cases"].items()},
+                "run_to_run": {name: float(x) for name, x in data["run_to_run"].items()},
             }
         )
+
+
+def load_parts(paths: Iterable[Path]) -> list[Partial]:
+    """Reads documents of ``mpexport parity --shard … --json``.
+
+    Raises:
+        InputError: Missing, or no such document.
+    """
+    found: list[Partial] = []
+    for path in paths:
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            found += [Partial.from_json(part) for part in document["result"]["parts"]]
+        except OSError as e:
+            raise InputError(f"{path}: {e.strerror or e}", where=str(path)) from e
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise InputError(
+                f"{path}: is no result of one shard",
+                hint="make it with: mpexport parity … --shard I/N --json > FILE",
+                where=str(path),
+            ) from e
+    return found
+
+
+def merge_all(parts: Iterable[Partial]) -> list[Partial]:
+    """Shards of several candidates, each merged; in the order in which candidates first appear.
+
+    Raises:
+        UsageError: See `merge`; or there are none.
+        InconclusiveError: See `merge`.
+    """
+    groups: dict[str, list[Partial]] = {}
+    for part in parts:
+        groups.setdefault(part.candidate, []).append(part)
+    if not groups:
+        raise UsageError("nothing to merge: name the results of all shards")
+    return [merge(group) for group in groups.values()]
 
 
 def merge(shards: Iterable[Partial]) -> Partial:
@@ -169,6 +214,7 @@ def merge(shards: Iterable[Partial]) -> Partial:
         verdict=whole.to_json(),
         samples=sum(part.samples for part in parts),
         digests={n: sha for part in parts for n, sha in part.digests.items()},
+        cases={n: name for part in parts for n, name in part.cases.items()},
         run_to_run=spread,
     )
 

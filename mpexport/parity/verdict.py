@@ -53,6 +53,9 @@ class FileVerdict:
     Cases may be spread over several of these, each with its own numbers of cases; what they have
     seen travels as JSON and merges to the same rows, to the last bit.
 
+    Cases out of the ordinary come in groups of their own: what the model loses on inputs far from
+    what it was trained on must not excuse a fault on usual ones.
+
     Args:
         precision: Of the file: ``float32``, ``float16-weights`` or ``float16``.
         tolerances: The bounds it is held to.
@@ -63,6 +66,89 @@ class FileVerdict:
         self, precision: str, tolerances: Tolerances, *, is_emulated: bool = False
     ) -> None:
         self.precision, self.tolerances, self.is_emulated = precision, tolerances, is_emulated
+        self._groups = {"": self._group()}
+
+    def _group(self) -> _Group:
+        return _Group(self.precision, self.tolerances, self.is_emulated)
+
+    def add(
+        self,
+        numbers: list[int],
+        runs: ModelRuns,
+        outputs: list[TensorSet],
+        twins: Optional[tuple[list[TensorSet], list[TensorSet]]] = None,
+        labels: Optional[LabelList] = None,
+        group: str = "",
+    ) -> None:
+        """Takes in cases.
+
+        Args:
+            numbers: One for each case, unique over everything that is ever merged.
+            runs: What the model gives for them.
+            outputs: What the file gives.
+            twins: What a float16 file gives without and with all of its roundings.
+            labels: True classes per case.
+            group: What is out of the ordinary about them; empty for usual cases.
+        """
+        if group not in self._groups:
+            self._groups[group] = self._group()
+        self._groups[group].add(numbers, runs, outputs, twins, labels)
+
+    def rows(self) -> tuple[TensorComparison, ...]:
+        """One row per output over all usual cases; where these pass and others fail, of the others.
+
+        Each other group is judged together with the usual cases, whose scale and noise are the
+        model's own.
+        """
+        usual = self._groups[""]
+        rows = {row.output: row for row in usual.rows()}
+        for name in sorted(self._groups):
+            if not name:
+                continue
+            both = self._group()
+            for group in (usual, self._groups[name]):
+                both.load_json(group.to_json())
+            for row in both.rows():
+                known = rows.get(row.output)
+                if row.verdict is Verdict.FAIL and (
+                    known is None or known.verdict is not row.verdict
+                ):
+                    rows[row.output] = replace(row, message=f"inputs {name}: {row.message}")
+        return tuple(rows.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Options and what was seen, as a JSON object."""
+        bounds = self.tolerances
+        if isinstance(bounds, Tolerance):
+            bounds = {"": bounds}
+        return {
+            "precision": self.precision,
+            "is_emulated": self.is_emulated,
+            "tolerances": {name: bound.to_json() for name, bound in bounds.items()},
+            "groups": {name: group.to_json() for name, group in self._groups.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> FileVerdict:
+        """The inverse of `to_json`."""
+        bounds = {name: Tolerance.from_json(b) for name, b in data["tolerances"].items()}
+        made = cls(data["precision"], bounds, is_emulated=data["is_emulated"])
+        made.load_json(data)
+        return made
+
+    def load_json(self, data: Mapping[str, Any]) -> None:
+        """Takes in what `to_json` of another part, with the same options, gave."""
+        for name, seen in data["groups"].items():
+            if name not in self._groups:
+                self._groups[name] = self._group()
+            self._groups[name].load_json(seen)
+
+
+class _Group:
+    """Cases that are judged together."""
+
+    def __init__(self, precision: str, tolerances: Tolerances, is_emulated: bool) -> None:
+        self._precision = precision
         self._main = Comparison(tolerances, HALF_K if is_emulated else 2.0, precision)
         self._twins = [
             (Comparison(default_for(bound), precision=bound), text)
@@ -75,20 +161,12 @@ class FileVerdict:
         numbers: list[int],
         runs: ModelRuns,
         outputs: list[TensorSet],
-        twins: Optional[tuple[list[TensorSet], list[TensorSet]]] = None,
-        labels: Optional[LabelList] = None,
+        twins: Optional[tuple[list[TensorSet], list[TensorSet]]],
+        labels: Optional[LabelList],
     ) -> None:
-        """Takes in cases.
-
-        Args:
-            numbers: One for each case, unique over everything that is ever merged.
-            runs: What the model gives for them.
-            outputs: What the file gives.
-            twins: What a float16 file gives without and with all of its roundings.
-            labels: True classes per case.
-        """
+        """See `FileVerdict.add`."""
         self._main.note_constants(runs.constant)
-        floors = runs.rounded if self.precision == "float16-weights" else None
+        floors = runs.rounded if self._precision == "float16-weights" else None
         if twins is not None:
             asides: tuple[Any, Any] = (runs.rounded, None)
             for (comparison, _), made, aside in zip(self._twins, twins, asides):
@@ -115,25 +193,11 @@ class FileVerdict:
         return self._main.rows()
 
     def to_json(self) -> dict[str, Any]:
-        """Options and what was seen, as a JSON object."""
-        bounds = self.tolerances
-        if isinstance(bounds, Tolerance):
-            bounds = {"": bounds}
+        """What was seen, as a JSON object."""
         return {
-            "precision": self.precision,
-            "is_emulated": self.is_emulated,
-            "tolerances": {name: bound.to_json() for name, bound in bounds.items()},
             "main": self._main.to_json(),
             "twins": [comparison.to_json() for comparison, _ in self._twins],
         }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> FileVerdict:
-        """The inverse of `to_json`."""
-        bounds = {name: Tolerance.from_json(b) for name, b in data["tolerances"].items()}
-        made = cls(data["precision"], bounds, is_emulated=data["is_emulated"])
-        made.load_json(data)
-        return made
 
     def load_json(self, data: Mapping[str, Any]) -> None:
         """Takes in what `to_json` of another part, with the same options, gave."""

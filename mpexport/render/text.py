@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +92,12 @@ def _table(rows: Iterable[TensorComparison]) -> Table:
     )
 
 
-def _details(row: TensorComparison) -> list[tuple[str, str]]:
+def _case(number: int | None, cases: Mapping[int, str]) -> str:
+    name = cases.get(number) if number is not None else None
+    return f"{number} ({name})" if name else str(number)
+
+
+def _details(row: TensorComparison, cases: Mapping[int, str]) -> list[tuple[str, str]]:
     """What one output's comparison found, beyond its line in the table."""
     facts = [
         count(row.count, "value"),
@@ -123,7 +128,7 @@ def _details(row: TensorComparison) -> list[tuple[str, str]]:
         lines.append(
             (
                 "",
-                f"worst at case {row.worst_case}, {list(row.worst_index)}: "
+                f"worst at case {_case(row.worst_case, cases)}, {list(row.worst_index)}: "
                 f"{row.worst_candidate} for {row.worst_reference}",
             )
         )
@@ -169,7 +174,9 @@ def _outputs(file: ExportedFile) -> list[Block]:
     blocks: list[Block] = []
     for report in file.parity:
         blocks += ["", _table(report.rows)]
-        blocks.append(Facts("", [pair for row in report.rows for pair in _details(row)]))
+        blocks.append(
+            Facts("", [pair for row in report.rows for pair in _details(row, report.cases)])
+        )
     return blocks
 
 
@@ -219,8 +226,15 @@ def parity(
         ]
         if verbose:
             pairs.append(("inputs", f"seed {report.seed}, sha256 {report.inputs_sha256}"))
+            pairs += [
+                ("run to run", f"{name} differs by {number(spread)}")
+                for name, spread in sorted(report.run_to_run.items())
+            ]
         blocks += [Facts(report.candidate, pairs), "", _table(report.rows)]
-        blocks += [Facts("", [pair for row in report.rows for pair in _details(row)]), ""]
+        blocks += [
+            Facts("", [pair for row in report.rows for pair in _details(row, report.cases)]),
+            "",
+        ]
     passed = sum(report.passed for report in reports)
     blocks.append(f"{verdict.value}: {passed} of {count(len(reports), 'file')} passed")
     return blocks

@@ -10,8 +10,9 @@ import pytest
 
 from mpexport.findings import Verdict
 from mpexport.parity import row
+from mpexport.parity.verdict import ModelRuns
 from mpexport.tensors import save_npy_dir
-from mpexport.verify import ModelRuns, RunFile, compare_file
+from mpexport.verify import RunFile, compare_file
 from mpexport.worker.jobs import Session
 
 onnx = pytest.importorskip("onnx")
@@ -56,7 +57,7 @@ class Known:
             None if found is None else [{"y": found}]
             for found in (self._outputs[k] for k in ("reference", "trained", "rounded"))
         )
-        return ModelRuns(reference or [], trained, rounded, None, None, ())
+        return ModelRuns(reference or [], trained, rounded)
 
     def describe(self, name: str, key: str) -> str:
         return f"{name} {key}"

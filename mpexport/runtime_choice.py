@@ -35,6 +35,11 @@ class RuntimeChoice:
         """Names of the formats it runs."""
         return get(self.name).formats
 
+    def __str__(self) -> str:
+        """Name and settings, without the place of the Python."""
+        settings = ",".join(f"{key}={value}" for key, value in sorted(self.settings.items()))
+        return f"{self.name}:{settings}" if settings else self.name
+
 
 def parse_choice(text: str) -> RuntimeChoice:
     """Reads ``NAME[:KEY=VALUE[,KEY=VALUE]]``.
