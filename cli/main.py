@@ -135,7 +135,8 @@ def _run(invocation: _Invocation, tokens: list[str]) -> Outcome | None:
     app = build_app()
     try:
         command, bound, _ = app.parse_args(tokens)
-        invocation.command = app.parse_commands(tokens)[1][-1].name[0]
+        chain = app.parse_commands(tokens)[1]
+        invocation.command = chain[min(1, len(chain) - 1)].name[0]
     except CycloptsError as e:
         raise UsageError(_usage(e)) from e
     if isinstance(getattr(command, "__self__", None), App):  # help or version

@@ -25,9 +25,6 @@ from .outcome import Outcome, warn
 from .progress import library_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mpexport.parity.partial import Partial
     from mpexport.parity.report import ParityReport
 
 _GOOD_FIRST = (Verdict.PASS, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAIL)
@@ -117,22 +114,20 @@ def parity(
     from mpexport.parity.partial import Shard
 
     part = None if shard is None else Shard.parse(shard)
+    options = {
+        "inputs": inputs,
+        "gate": limits,
+        "runtimes": runtime,
+        "num_threads": threads,
+        **source.arguments(),
+    }
     with library_options(run) as how:
         from mpexport import api
 
-        parts = api.compare_part(
-            reference,
-            candidates,
-            shard=part,
-            inputs=inputs,
-            gate=limits,
-            runtimes=runtime,
-            num_threads=threads,
-            run=how,
-            **source.arguments(),
-        )
-    if part is None:
-        return _outcome(parts, verbose=run.verbose)
+        if part is None:
+            reports = api.compare(reference, candidates, run=how, **options)
+            return _outcome(reports, verbose=run.verbose)
+        parts = api.compare_part(reference, candidates, shard=part, run=how, **options)
     whole = f"shard {part} is no verdict; all of them are: mpexport parity merge FILES"
     result = {"verdict": Verdict.SKIPPED.value, "parts": [p.to_json() for p in parts]}
     return Outcome(result, [whole], [warn("shard", whole, str(part))])
@@ -151,11 +146,11 @@ def merge(
     """Gives the verdict of all shards: the one that a single run would give."""
     from mpexport.parity.partial import load_parts, merge_all
 
-    return _outcome(merge_all(load_parts(files)), verbose=run.verbose)
+    reports = [part.report() for part in merge_all(load_parts(files))]
+    return _outcome(reports, verbose=run.verbose)
 
 
-def _outcome(parts: Sequence[Partial], *, verbose: bool) -> Outcome:
-    reports = [part.report() for part in parts]
+def _outcome(reports: list[ParityReport], *, verbose: bool) -> Outcome:
     verdict = max((r.verdict for r in reports), key=_GOOD_FIRST.index)
     result = {"verdict": verdict.value, "reports": [r.to_json() for r in reports]}
     warnings = [warn("note", note, r.candidate) for r in reports for note in r.notes]

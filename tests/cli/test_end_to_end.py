@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import psutil
 import pytest
 
@@ -106,6 +107,78 @@ def test_parity_and_bench(release: tuple[Path, str], process: Callable[..., Any]
     reports = json.loads(ended.out)["result"]["reports"]
     assert [r["format"] for r in reports] == ["tflite", "onnx"]
     assert all(r["summary"]["count"] >= 5 for r in reports)
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Inputs and labels."""
+    folder = tmp_path_factory.mktemp("samples")
+    rng = np.random.default_rng(0)
+    np.savez(folder / "x.npz", features=rng.standard_normal((50, 8)).astype(np.float32))
+    np.save(folder / "y.npy", rng.integers(0, 4, 50))
+    return folder / "x.npz", folder / "y.npy"
+
+
+def test_shards_give_the_bytes_of_one_run(
+    model: Path,
+    release: tuple[Path, str],
+    samples: tuple[Path, Path],
+    process: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    x, y = samples
+    asked = ("parity", model, release[0] / "tiny.tflite", release[0] / "tiny.onnx",
+             "--inputs", x, "--labels", y, "--batch", 7, "--json")  # fmt: skip
+    whole = process(*asked)
+    assert whole.code == 0
+    parts = []
+    for part in ("2/3", "3/3", "1/3"):
+        ended = process(*asked, "--shard", part)
+        assert ended.code == 0
+        document = json.loads(ended.out)
+        assert document["result"]["verdict"] == "SKIPPED"
+        jsonschema.validate(document, envelope.schema())
+        parts.append(tmp_path / f"{part[0]}.json")
+        parts[-1].write_text(ended.out)
+    assert process("parity", "merge", *parts, "--json").out == whole.out
+
+    lacking = process("parity", "merge", *parts[1:])
+    assert (lacking.code, lacking.out) == (9, "")
+    assert "of 3 shards, missing: 2" in lacking.err
+    twice = process("parity", "merge", *parts, parts[0])
+    assert twice.code == 2 and "shard 2/3 is given twice" in twice.err
+    other = tmp_path / "other.json"
+    other.write_text(process(*asked, "--shard", "1/3", "--rtol", "1e-3").out)
+    mixed = process("parity", "merge", other, *parts[:2])
+    assert mixed.code == 2 and "different gates" in mixed.err
+    no_part = tmp_path / "whole.json"
+    no_part.write_text(whole.out)
+    assert process("parity", "merge", no_part).code == 3
+
+
+@pytest.mark.tflite_runtime
+def test_runtimes_side_by_side(
+    model: Path, release: tuple[Path, str], process: Callable[..., Any]
+) -> None:
+    old = Path(__file__).parents[2] / ".venv-tflite-runtime" / "bin" / "python"
+    ended = process(
+        "parity", model, release[0] / "tiny.tflite", release[0] / "tiny.onnx", "--json",
+        "--runtime", "litert", "--runtime", "litert:xnnpack=off",
+        "--runtime", f"tflite_runtime:python={old}",
+        "--runtime", "onnxruntime:optimization=disable", "--runtime", "onnxruntime",
+    )  # fmt: skip
+    assert ended.code == 0
+    reports = json.loads(ended.out)["result"]["reports"]
+    ran = [(r["environment"]["runtime"], Path(r["candidate"].partition(" in ")[0]).suffix)
+           for r in reports]  # fmt: skip
+    assert ran == [("litert", ".tflite")] * 2 + [("tflite_runtime", ".tflite")] + [
+        ("onnxruntime", ".onnx")
+    ] * 2
+    levels = [r["environment"].get("graph_optimization_level") for r in reports]
+    assert levels[3:] == ["disable", "all"]
+    assert all(r["environment"]["num_threads"] == 1 for r in reports)
+    assert all(set(r["run_to_run"]) == {"output_0"} for r in reports)
+    assert set(reports[0]["cases"].values()) >= {"normal", "zeros", "one-hot", "batch 16"}
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
