@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -13,6 +14,7 @@ from mpexport.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from mpexport.parity.cases import InputOptions
+    from mpexport.parity.streams import Stream
 
 # poll(2) counts milliseconds in 32 bits: 24 days.
 MAX_TIMEOUT_S = 2_000_000.0
@@ -77,7 +79,17 @@ class SampleOptions:
 
     inputs: Annotated[
         str | None,
-        _value("Arrays by input name, samples along the first axis.", _SAMPLES, "DATA.npz"),
+        _value(
+            "Arrays by input name, samples along the first axis: .npz, a folder of .npz or .npy, a "
+            "saved tf.data dataset, or MODULE:FUNCTION that gives batches; with --preprocess, a "
+            "folder of files.",
+            _SAMPLES,
+            "DATA",
+        ),
+    ] = None
+    preprocess: Annotated[
+        str | None,
+        _value("Makes a sample of the path of a file.", _SAMPLES, "MODULE:FUNCTION"),
     ] = None
     input_range: Annotated[
         tuple[str, ...],
@@ -96,21 +108,32 @@ class SampleOptions:
         """The library's form.
 
         Raises:
-            InputError: There is no such data file.
-            UsageError: A range is malformed or given twice.
+            InputError: There are no such data.
+            UsageError: A function isn't there; a range is malformed or given twice.
         """
         from mpexport.parity.cases import InputOptions
         from mpexport.parity.inputs import parse_range
 
-        if self.inputs is not None and not os.path.isfile(self.inputs):
-            raise InputError(f"{self.inputs}: no such file", where=self.inputs)
         ranges: dict[str, tuple[float, float]] = {}
         for text in self.input_range:
             name, low, high = parse_range(text)
             if name in ranges:
                 raise UsageError(f"--input-range {text}: input {name!r} has a range already")
             ranges[name] = (low, high)
-        return InputOptions(data=self.inputs, ranges=ranges or None, seed=self.seed)
+        return InputOptions(data=self._data(), ranges=ranges or None, seed=self.seed)
+
+    def _data(self) -> str | Stream | None:
+        from mpexport.parity.streams import load_function, of_files
+
+        if self.preprocess is not None:
+            if self.inputs is None:
+                raise UsageError("--preprocess needs a folder of files: --inputs FOLDER")
+            return of_files(Path(self.inputs), load_function("--preprocess", self.preprocess))
+        if self.inputs is None or os.path.exists(self.inputs):
+            return self.inputs
+        if ":" in self.inputs:
+            return load_function("--inputs", self.inputs)
+        raise InputError(f"{self.inputs}: no such file or directory", where=self.inputs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from typing import Any, Callable, Optional, Union
 
 from mpexport import comparing, exported, formats
 from mpexport.artifacts import Output
-from mpexport.comparing import FileReference, ModelReference, Reference
 from mpexport.errors import UsageError
 from mpexport.exported import exported_file, format_of, is_exported_file
 from mpexport.exporting import (
@@ -34,6 +33,7 @@ from mpexport.parity.gate import Gate
 from mpexport.parity.partial import Partial, Shard
 from mpexport.parity.report import ParityReport
 from mpexport.precision import PrecisionReport
+from mpexport.reference import FileReference, ModelReference, Reference
 from mpexport.results import ExportResult, ModelHandle, RunOptions
 from mpexport.runtime_choice import parse_choice
 from mpexport.signature import Signature
@@ -316,6 +316,7 @@ def compare_part(
     paths = [Path(c) for c in candidates]
     if not paths:
         raise UsageError("nothing to compare: name at least one candidate")
+    plan = comparing.planned(paths, [parse_choice(text) for text in runtimes], num_threads)
     open_reference: Callable[[Worker, Path], Reference]
     if isinstance(reference, (str, os.PathLike)) and is_exported_file(Path(reference)):
         place = Path(reference)
@@ -325,12 +326,10 @@ def compare_part(
         open_reference = functools.partial(ModelReference, model, open_source)
     return comparing.compare(
         open_reference,
-        paths,
+        plan,
         inputs or InputOptions(),
         gate or Gate(),
         run or RunOptions(),
-        choices=[parse_choice(text) for text in runtimes],
-        num_threads=num_threads,
         shard=shard,
     )
 

@@ -3,157 +3,45 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Optional, Protocol
+from typing import Any, Callable, Optional
 
 import numpy as np
 
 from mpexport.artifacts import digest_of
 from mpexport.errors import MpExportError, UsageError
 from mpexport.exported import exported_file, format_of, inspect
+from mpexport.optional import require_installed
 from mpexport.parity.cases import InputOptions, count_samples, iterate_thoroughly
 from mpexport.parity.gate import Gate
 from mpexport.parity.inputs import case_digest
 from mpexport.parity.partial import Partial, Shard
+from mpexport.parity.streams import Stream, is_saved_dataset
 from mpexport.parity.stress import Case
-from mpexport.parity.tolerance import default_for
 from mpexport.parity.verdict import LabelList, ModelRuns
+from mpexport.reference import Reference
 from mpexport.results import RunOptions
 from mpexport.runtime_choice import RuntimeChoice
 from mpexport.scratch import make_scratch
 from mpexport.signature import Signature
-from mpexport.sources import SourceOptions
-from mpexport.tensors import Array, TensorSet, save_npy_dir
+from mpexport.tensors import Array, TensorSet, load_npy_dir
 from mpexport.verify import (
     FileComparison,
-    References,
     RunFile,
-    has_rounded_weights,
     run_file,
 )
 from mpexport.worker.parent import Worker
 
 # Inputs that are run in one go: enough for calls to cost little, too little to be felt.
 _CHUNK_BYTES = 2**24
-_PRECISIONS = ("float32", "float16-weights", "float16")  # the finest first
-# See `mpexport.exporting.open_source`.
-OpenSource = Callable[[Worker, SourceOptions, str], "dict[str, Any]"]
-
-
-class Reference(Protocol):
-    """What candidates are held against.
-
-    Attributes:
-        signature: What it takes.
-        ranges: Input name → [lowest, highest] index that its tables allow.
-        limits: Signatures whose fixed sizes inputs must have, beside those of the candidates.
-    """
-
-    signature: Signature
-    ranges: dict[str, Any]
-    limits: list[Signature]
-
-    def prepare(self, files: list[RunFile]) -> None:
-        """Hears what will be compared with it."""
-
-    def comparison(self, worker: Worker, file: RunFile, gate: Gate) -> FileComparison:
-        """A comparison of a file with it."""
-
-    def run(self, cases: list[TensorSet]) -> tuple[list[str], ModelRuns]:
-        """Runs cases; where their inputs are stored, and what the model gives."""
-
-    def describe(self) -> tuple[str, tuple[str, ...]]:
-        """Its name, and what the reader of a report should know; once it has run."""
-
-
-class FileReference:
-    """An exported file: two runs only, no noise floor."""
-
-    def __init__(self, path: Path, worker: Worker, scratch: Path) -> None:
-        """Opens the file in a worker of its own; arrays go to ``scratch``."""
-        self._worker, self._scratch = worker, scratch
-        self.file, self.signature = inspect(worker, exported_file(path))
-        self.ranges: dict[str, Any] = {}
-        self.limits = [self.signature]
-        self._path = path
-
-    def prepare(self, files: list[RunFile]) -> None:
-        """See `Reference`."""
-
-    def comparison(self, worker: Worker, file: RunFile, gate: Gate) -> FileComparison:
-        """See `Reference`; of two precisions, the coarser one decides."""
-        precision = max(self.file.precision, file.precision, key=_PRECISIONS.index)
-        return FileComparison(
-            worker,
-            replace(file, precision=precision),
-            gate.tolerances(default_for(precision)),
-            is_emulated=False,
-        )
-
-    def run(self, cases: list[TensorSet]) -> tuple[list[str], ModelRuns]:
-        """See `Reference`."""
-        paths = [str(self._scratch / str(i)) for i in range(len(cases))]
-        for case, path in zip(cases, paths):
-            shutil.rmtree(path, ignore_errors=True)
-            save_npy_dir(case, Path(path))
-        return paths, ModelRuns(run_file(self._worker, self.file, paths)[0])
-
-    def describe(self) -> tuple[str, tuple[str, ...]]:
-        """See `Reference`."""
-        return str(self._path), ("the reference is an exported file: there is no noise floor",)
-
-
-class ModelReference:
-    """A source model: the trained run, and the references in float64 and float32."""
-
-    def __init__(
-        self, source: SourceOptions, open_source: OpenSource, worker: Worker, scratch: Path
-    ) -> None:
-        """Opens the model in a worker of its own; arrays go to ``scratch``.
-
-        Raises:
-            UsageError: It has several signatures, and none was chosen.
-        """
-        described = open_source(worker, source, "float32")
-        key = described["chosen"]
-        if key is None:
-            raise UsageError(
-                f"{source.path}: has several signatures: "
-                + ", ".join(sorted(described["signatures"])),
-                hint="choose one: --signature NAME",
-            )
-        self._key: str = key
-        self.signature = Signature.from_json(described["original_signatures"][key])
-        self.ranges = described["ranges"][key]
-        self.limits: list[Signature] = []
-        self._rounded = False
-        self._path = source.path
-        self._references = References(worker, scratch)
-
-    def prepare(self, files: list[RunFile]) -> None:
-        """See `Reference`."""
-        self._rounded = any(has_rounded_weights(file.precision) for file in files)
-
-    def comparison(self, worker: Worker, file: RunFile, gate: Gate) -> FileComparison:
-        """See `Reference`."""
-        if file.format == "savedmodel":
-            file = replace(file, signature=self._key)
-        return FileComparison(worker, file, gate.tolerances())
-
-    def run(self, cases: list[TensorSet]) -> tuple[list[str], ModelRuns]:
-        """See `Reference`."""
-        self._references.run(self._key, cases, rounded=self._rounded, keep=True)
-        return self._references.inputs(self._key), self._references.runs(self._key)
-
-    def describe(self) -> tuple[str, tuple[str, ...]]:
-        """See `Reference`."""
-        name = self._references.describe(self._path, self._key)
-        return name, self._references.notes(self._key)
+# See `planned`.
+Plan = list[tuple[Path, RunFile, str, Optional[str]]]
 
 
 class Candidate:
@@ -212,15 +100,15 @@ def _spread(one: TensorSet, other: TensorSet) -> dict[str, float]:
     }
 
 
-def planned(
-    paths: Sequence[Path], choices: Sequence[RuntimeChoice], num_threads: int
-) -> list[tuple[Path, RunFile, str, Optional[str]]]:
+def planned(paths: Sequence[Path], choices: Sequence[RuntimeChoice], num_threads: int) -> Plan:
     """Every candidate in every runtime that is asked for and runs its format.
 
     Returns:
         Path, what to run, name for people, and the Python that the runtime lives in.
 
     Raises:
+        InputError: A candidate is missing, or no format of ours.
+        MissingDependencyError: No runtime for it is installed.
         UsageError: A runtime runs none of the candidates.
     """
     formats = {path: format_of(path).name for path in paths}
@@ -229,7 +117,7 @@ def planned(
             raise UsageError(
                 f"--runtime {choice}: none of the candidates is {' or '.join(choice.formats)}"
             )
-    plan: list[tuple[Path, RunFile, str, Optional[str]]] = []
+    plan: Plan = []
     for path in paths:
         fitting = [c for c in choices if formats[path] in c.formats]
         for choice in fitting:
@@ -242,32 +130,27 @@ def planned(
 
 def compare(
     open_reference: Callable[[Worker, Path], Reference],
-    paths: Sequence[Path],
+    plan: Plan,
     inputs: InputOptions,
     gate: Gate,
     run: RunOptions,
     *,
-    choices: Sequence[RuntimeChoice] = (),
-    num_threads: int = 1,
     shard: Optional[Shard] = None,
 ) -> list[Partial]:
     """Compares candidates with a reference.
 
     Args:
         open_reference: Opens the reference in a worker; gets a folder for arrays.
-        paths: Exported files.
+        plan: What to run; see `planned`.
         inputs: Where sample inputs come from.
         gate: What the candidates must hold.
         run: How to run.
-        choices: Runtimes.
-        num_threads: Threads of the candidates' runtimes.
         shard: Which cases to run; all by default.
 
     Returns:
         One per candidate and runtime, in that order.
     """
     part = shard or Shard()
-    plan = planned(paths, choices, num_threads)
     with ExitStack() as stack:
         scratch = make_scratch()
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
@@ -279,6 +162,11 @@ def compare(
         reference.prepare([c.file for c in candidates])
         for candidate in candidates:
             candidate.start(reference, gate)
+        if isinstance(inputs.data, str) and is_saved_dataset(Path(inputs.data)):
+            require_installed(("tensorflow",), "tensorflow")
+            reader = stack.enter_context(run.worker())
+            stream = _saved_dataset(reader, inputs.data, reference.signature)
+            inputs = replace(inputs, data=stream)
         seen = _Seen(run)
         seen.go(reference, candidates, inputs, part)
         name, notes = reference.describe()
@@ -300,6 +188,33 @@ def compare(
             )
             for candidate in candidates
         ]
+
+
+def _saved_dataset(worker: Worker, path: str, signature: Signature) -> Stream:
+    """The samples of a dataset on disk, read in a worker."""
+    ranks = {s.name: len(s.shape) for s in signature.inputs if s.shape is not None}
+    output = worker.scratch / "elements"
+
+    def stream() -> Iterator[TensorSet]:
+        count = 1
+        while count:
+            shutil.rmtree(output, ignore_errors=True)
+            answer = worker.call(
+                "dataset",
+                path=os.path.abspath(path),
+                inputs=[s.name for s in signature.inputs],
+                output=str(output),
+                size_bytes=_CHUNK_BYTES,
+            )
+            count = answer["count"]
+            for i in range(count):
+                # An element is one sample, or a batch of them.
+                yield {
+                    name: array[np.newaxis] if array.ndim == ranks.get(name, 0) - 1 else array
+                    for name, array in load_npy_dir(output / str(i)).items()
+                }
+
+    return stream
 
 
 class _Seen:

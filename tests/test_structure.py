@@ -76,6 +76,7 @@ ROWS = [
     ["inspection", "latency", "runtime_choice"],
     ["render", "results", "verify"],
     ["exported", "exporting"],
+    ["reference"],
     ["comparing"],
     ["api"],
 ]

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from mpexport import plugins, tensors
 from mpexport.errors import UsageError
 from mpexport.parity.data import read_batches
 from mpexport.parity.inputs import make_inputs
 from mpexport.parity.labels import Labels
+from mpexport.parity.streams import Stream, rebatch
 from mpexport.parity.stress import Case, stress_cases
 from mpexport.signature import Signature, TensorSpec
 from mpexport.tensors import TensorSet
@@ -30,7 +31,9 @@ class InputOptions:
 
     Attributes:
         data: An ``.npz`` file with one array per input, samples along the leading axis; a directory
-            of such files, or of one ``.npy`` for each input.
+            of such files, or of one ``.npy`` for each input; or a function that gives an iterable
+            of batches of any size, each a mapping from input names to arrays or, for the only
+            input, an array.
         ranges: Input name → (lowest, highest) for made-up inputs.
         seed: Seed of made-up inputs.
         batch: Samples per case of the data; None means the model's fixed batch, or else
@@ -39,7 +42,7 @@ class InputOptions:
         labeled: The output that ``labels`` belong to; None means the only one they fit.
     """
 
-    data: Optional[str] = None
+    data: Optional[Union[str, Stream]] = None
     ranges: Optional[Mapping[str, tuple[float, float]]] = None
     seed: int = 0
     batch: Optional[int] = None
@@ -79,7 +82,7 @@ def iterate(
         UsageError: An input cannot be made up, or the data does not fit.
     """
     if inputs.data is not None:
-        yield from from_data(Path(inputs.data), signature, inputs.batch)
+        yield from from_data(inputs.data, signature, inputs.batch)
         return
     batch = fixed_batch(files) if files else 1
     ranges = _ranges(signature, inputs, inferred)
@@ -115,13 +118,15 @@ def _ranges(
     return ranges
 
 
-def from_data(path: Path, signature: Signature, batch: int | None = None) -> Iterator[TensorSet]:
+def from_data(
+    data: Union[str, Path, Stream], signature: Signature, batch: int | None = None
+) -> Iterator[TensorSet]:
     """Cuts data into cases along the leading axis, which counts samples.
 
     Float values are rounded to the declared element type, as the model itself would see them.
 
     Args:
-        path: See `mpexport.parity.data`. An input of rank 0 is the same in every case.
+        data: See `InputOptions`. An input of rank 0 is the same in every case.
         signature: The inputs wanted.
         batch: See `InputOptions`.
 
@@ -133,34 +138,40 @@ def from_data(path: Path, signature: Signature, batch: int | None = None) -> Ite
         UsageError: Names, shapes, kinds or sample counts do not fit the model.
         InconclusiveError: There are no samples.
     """
-    size, is_fixed = _rows_per_case(path, signature, batch)
     specs = {s.name: s for s in signature.inputs}
-    for case in read_batches(path, size, exact=is_fixed):
-        for name in case:
-            if name not in specs:
+    size, is_fixed = _rows_per_case(signature, batch)
+    if callable(data):
+        name, only = "inputs", next(iter(specs)) if len(specs) == 1 else None
+        batches = rebatch(data, only, size, exact=is_fixed)
+    else:
+        name, batches = str(data), read_batches(Path(data), size, exact=is_fixed)
+    for case in batches:
+        for given in case:
+            if given not in specs:
                 raise UsageError(
-                    f"{path}: the model has no input {name!r}; {plugins.did_you_mean(name, specs)}"
+                    f"{name}: the model has no input {given!r}; "
+                    + plugins.did_you_mean(given, specs)
                 )
-        missing = [name for name in specs if name not in case]
+        missing = [wanted for wanted in specs if wanted not in case]
         if missing:
-            raise UsageError(f"{path}: missing inputs: " + ", ".join(missing))
-        for name, spec in specs.items():
+            raise UsageError(f"{name}: missing inputs: " + ", ".join(missing))
+        for wanted, spec in specs.items():
             # The leading size is checked apart, by `_rows_per_case`: here only the rest.
             shape = (None, *spec.shape[1:]) if spec.shape else spec.shape
-            tensors.check(TensorSpec(name, shape, spec.dtype), case[name])
+            tensors.check(TensorSpec(wanted, shape, spec.dtype), case[wanted])
         yield {
-            name: tensors.representable(array, specs[name].dtype)
-            if specs[name].dtype in _FLOATS
+            given: tensors.representable(array, specs[given].dtype)
+            if specs[given].dtype in _FLOATS
             else array
-            for name, array in case.items()
+            for given, array in case.items()
         }
 
 
-def _rows_per_case(path: Path, signature: Signature, batch: int | None) -> tuple[int, bool]:
+def _rows_per_case(signature: Signature, batch: int | None) -> tuple[int, bool]:
     """Samples per case, and whether every case must have as many."""
     fixed = {s.shape[0] for s in signature.inputs if s.shape and s.shape[0] is not None}
     if len(fixed) > 1:
-        raise UsageError(f"{path}: the inputs have different fixed batches: {sorted(fixed)}")
+        raise UsageError(f"the inputs have different fixed batches: {sorted(fixed)}")
     if fixed:
         size = fixed.pop()
         if batch not in (None, size):

@@ -28,6 +28,7 @@ class Session:
         # References made of the model, and the file that ran last, for calls with more cases.
         self.references: dict[tuple[str, str], Any] = {}
         self.opened: Optional[tuple[Any, Any]] = None
+        self.elements: Any = None
 
     def close(self) -> None:
         """Lets go of everything."""
@@ -230,6 +231,25 @@ def _emulate(
     return {}
 
 
+def _dataset(
+    session: Session, path: str, inputs: list[str], output: str, size_bytes: int
+) -> dict[str, Any]:
+    """Reads on in a saved dataset, about ``size_bytes``; elements go to ``output/INDEX``."""
+    from mpexport.tensors import save_npy_dir
+    from mpexport.tf import dataset
+
+    if session.elements is None:
+        session.progress(f"reading {path}")
+        session.elements = dataset.elements(path, inputs)
+    count = size = 0
+    for element in session.elements:
+        save_npy_dir(element, Path(output) / str(count))
+        count, size = count + 1, size + sum(array.nbytes for array in element.values())
+        if size >= size_bytes:
+            break
+    return {"count": count}
+
+
 def _measure(
     session: Session,
     format: str,
@@ -255,6 +275,7 @@ JOBS: dict[str, Job] = {
     "reference": _reference,
     "run": _run,
     "emulate": _emulate,
+    "dataset": _dataset,
     "inspect": _inspect,
     "measure": _measure,
 }

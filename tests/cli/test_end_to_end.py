@@ -146,14 +146,73 @@ def test_shards_give_the_bytes_of_one_run(
     assert (lacking.code, lacking.out) == (9, "")
     assert "of 3 shards, missing: 2" in lacking.err
     twice = process("parity", "merge", *parts, parts[0])
-    assert twice.code == 2 and "shard 2/3 is given twice" in twice.err
+    assert twice.code == 2
+    assert "shard 2/3 is given twice" in twice.err
     other = tmp_path / "other.json"
     other.write_text(process(*asked, "--shard", "1/3", "--rtol", "1e-3").out)
     mixed = process("parity", "merge", other, *parts[:2])
-    assert mixed.code == 2 and "different gates" in mixed.err
+    assert mixed.code == 2
+    assert "different gates" in mixed.err
     no_part = tmp_path / "whole.json"
     no_part.write_text(whole.out)
     assert process("parity", "merge", no_part).code == 3
+
+
+MAKE_DATASET = """
+import sys
+import numpy as np
+import tensorflow as tf
+with np.load(sys.argv[1]) as data:
+    x = data["features"]
+tf.data.Dataset.from_tensor_slices((x, np.zeros(50))).batch(8).save(sys.argv[2] + "/batches")
+tf.data.Dataset.from_tensor_slices({"features": x}).save(sys.argv[2] + "/samples")
+"""
+SAMPLES_MODULE = """
+import numpy as np
+def batches():
+    with np.load("x.npz") as data:
+        yield from np.array_split(data["features"], 7)
+def sample(path):
+    return np.load(path)
+"""
+
+
+def test_data_in_every_form_gives_the_same_report(
+    release: tuple[Path, str],
+    samples: tuple[Path, Path],
+    process: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subprocess.run(
+        [sys.executable, "-c", MAKE_DATASET, str(samples[0]), str(tmp_path)],
+        check=True,
+        capture_output=True,
+    )
+    (tmp_path / "samples.py").write_text(SAMPLES_MODULE)
+    (tmp_path / "x.npz").write_bytes(samples[0].read_bytes())
+    (tmp_path / "npz").mkdir()
+    (tmp_path / "npz" / "x.npz").write_bytes(samples[0].read_bytes())
+    (tmp_path / "files").mkdir()
+    for i, row in enumerate(np.load(samples[0])["features"]):
+        np.save(tmp_path / "files" / f"{i:02}.npy", row)
+    monkeypatch.chdir(tmp_path)
+    files = (release[0] / "tiny.tflite", release[0] / "tiny.onnx")
+
+    def report(*inputs: str) -> Any:
+        ended = process("parity", *files, "--json", "--inputs", *inputs)
+        assert ended.code == 0, ended.err
+        return json.loads(ended.out)["result"]
+
+    expected = report("x.npz")
+    assert expected["reports"][0]["num_samples"] == 50
+    assert report("npz") == expected
+    assert report("batches") == expected
+    assert report("samples") == expected
+    assert report("samples:batches") == expected
+    assert report("files", "--preprocess", "samples:sample") == expected
+    assert process("parity", *files, "--inputs", "none.npz").code == 3
+    assert process("parity", *files, "--inputs", "none:f").code == 2
 
 
 @pytest.mark.tflite_runtime
@@ -171,9 +230,12 @@ def test_runtimes_side_by_side(
     reports = json.loads(ended.out)["result"]["reports"]
     ran = [(r["environment"]["runtime"], Path(r["candidate"].partition(" in ")[0]).suffix)
            for r in reports]  # fmt: skip
-    assert ran == [("litert", ".tflite")] * 2 + [("tflite_runtime", ".tflite")] + [
-        ("onnxruntime", ".onnx")
-    ] * 2
+    assert (
+        ran
+        == [("litert", ".tflite")] * 2
+        + [("tflite_runtime", ".tflite")]
+        + [("onnxruntime", ".onnx")] * 2
+    )
     levels = [r["environment"].get("graph_optimization_level") for r in reports]
     assert levels[3:] == ["disable", "all"]
     assert all(r["environment"]["num_threads"] == 1 for r in reports)

@@ -27,7 +27,8 @@ def test_what_is_lost_on_strange_inputs_excuses_no_fault_on_usual_ones():
     add(judged, 0, USUAL, USUAL + 1e-2, USUAL + 1e-6)
     add(judged, 1, USUAL, USUAL, USUAL + 0.05, group="zeros")
     (row,) = judged.rows()
-    assert row.verdict is Verdict.FAIL and row.noise_floor < 1e-5
+    assert row.verdict is Verdict.FAIL
+    assert row.noise_floor < 1e-5
 
 
 def test_a_fault_on_strange_inputs_fails_and_says_on_which():
@@ -35,7 +36,8 @@ def test_a_fault_on_strange_inputs_fails_and_says_on_which():
     add(judged, 0, USUAL, USUAL)
     add(judged, 1, USUAL, USUAL * 1.01, group="zeros")
     (row,) = judged.rows()
-    assert row.verdict is Verdict.FAIL and row.message.startswith("inputs zeros: ")
+    assert row.verdict is Verdict.FAIL
+    assert row.message.startswith("inputs zeros: ")
 
 
 def test_strange_inputs_have_the_scale_and_the_noise_of_usual_ones():
