@@ -87,8 +87,13 @@ class OutputState:
         if kind in ("float", "complex"):
             r = _real(reference)
             self._add_floats(case, r, _real(candidate), self._aside(r, single))
-            seen.noise = self._farthest(seen.noise, r, trained)
-            seen.rounding = self._farthest(seen.rounding, r, rounded)
+            noise = self._distances(r, trained)
+            if noise.size:
+                seen.noise = max(seen.noise or 0.0, float(noise.max()))
+                seen.noise_errors.add(noise)
+            rounding = self._distances(r, rounded)
+            if rounding.size:
+                seen.rounding = max(seen.rounding or 0.0, float(rounding.max()))
             if labels is not None:
                 seen.accuracy.add(r, _real(candidate), labels)
         else:
@@ -172,15 +177,13 @@ class OutputState:
         else:
             setattr(self._seen, count, getattr(self._seen, count) + int((over > 0).sum()))
 
-    def _farthest(self, known: float | None, r: Floats, other: Array | None) -> float | None:
-        """max(known, max|other - r|) over finite pairs: a NaN of the other excuses nothing."""
+    def _distances(self, r: Floats, other: Array | None) -> Floats:
+        """|other - r| of the finite pairs, as a vector: a NaN of the other excuses nothing."""
         values = self._aside(r, other)
         if values is None:
-            return known
+            return np.empty(0)
         finite = np.isfinite(values) & np.isfinite(r)
-        if not finite.any():
-            return known
-        return max(known or 0.0, float(np.abs(values[finite] - r[finite]).max()))
+        return np.abs(values[finite] - r[finite])
 
     def _aside(self, r: Floats, other: Array | None) -> Floats | None:
         """Numbers of another run of the model."""
@@ -271,6 +274,9 @@ class OutputState:
                 "required_rtol": sums.required_rtol,
                 "required_atol": sums.max_abs,
             }
+            measured["errors"] = sums.errors.octaves()
+        if seen.noise is not None:
+            measured["noise_errors"] = seen.noise_errors.octaves()
         if top.rows and seen.noise is not None:
             # Two values that both move by the noise can swap across twice that.
             measured["flips_in_noise"] = top.margins.count - top.margins.above(2 * seen.noise)

@@ -46,6 +46,7 @@ class Seen:
         excess: max(|c - r| - rtol·|r|) with the float32 rtol, r of float64 or of float32.
         unexplained: The same with what the candidate's precision explains.
         noise: max|t - r| of the model as trained.
+        noise_errors: Histogram of the same.
         rounding: max|f - r| of the reference with rounding.
         worst: The worst element.
         sums: Over all numbers.
@@ -70,6 +71,7 @@ class Seen:
     excess: float = 0.0
     unexplained: float = 0.0
     noise: float | None = None
+    noise_errors: LogHistogram = field(default_factory=LogHistogram)
     rounding: float | None = None
     worst: Worst | None = None
     sums: Differences = field(default_factory=Differences)
@@ -116,6 +118,7 @@ _COUNTS = ("count", "beyond", "beyond_float64", "nonfinite", "reference_nan", "c
 _PARTS: dict[str, Any] = {
     "needed": LogHistogram,
     "needed_float64": LogHistogram,
+    "noise_errors": LogHistogram,
     "sums": Differences,
     "top": TopK,
     "divergence": Divergence,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,29 @@ def _edges(count: int) -> NDArray[np.float64]:
     edges = np.full(count, step)
     edges[0] = 0.5
     return np.multiply.accumulate(edges)
+
+
+@dataclass(frozen=True)
+class Octaves:
+    """How sizes of errors are spread: a `LogHistogram` with one bin per power of two.
+
+    Attributes:
+        zeros: Numbers that are 0.
+        counts: For each bin that holds something, ascending: its exponent e and its count, the
+            numbers v with 2^(e-1) < v <= 2^e.
+    """
+
+    zeros: int
+    counts: tuple[tuple[int, int], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"zeros": self.zeros, "counts": [list(pair) for pair in self.counts]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Octaves:
+        """The inverse of `to_json`."""
+        return cls(data["zeros"], tuple((e, count) for e, count in data["counts"]))
 
 
 class LogHistogram:
@@ -136,6 +160,14 @@ class LogHistogram:
     def rows(self) -> list[tuple[float, int]]:
         """Upper end and count of each bin that holds something, ascending; zeros left out."""
         return [(self.edge(k), self._counts[k]) for k in sorted(self._counts)]
+
+    def octaves(self) -> Octaves:
+        """The same with one bin per power of two: coarse enough for a plot."""
+        counts: dict[int, int] = {}
+        for k in sorted(self._counts):
+            exponent = -(-k // self.PER_OCTAVE)  # rounded up: the bins' upper ends are inclusive
+            counts[exponent] = counts.get(exponent, 0) + self._counts[k]
+        return Octaves(self.zeros, tuple(counts.items()))
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

@@ -8,6 +8,7 @@ from typing import Any, Union
 
 from mpexport.findings import Verdict
 from mpexport.parity.accuracy import PairedAccuracy
+from mpexport.parity.exact import Octaves
 from mpexport.parity.tolerance import Tolerance
 
 # Causes. Stable words: they appear in JSON.
@@ -23,6 +24,11 @@ REFERENCE_UNUSABLE = "reference unusable"
 
 Value = Union[float, str, None]
 
+_PARTS: dict[str, Any] = {
+    "accuracy": PairedAccuracy,
+    "errors": Octaves,
+    "noise_errors": Octaves,
+}
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -85,6 +91,8 @@ class TensorComparison:
         noise_floor: Largest |t - r| of the model as trained, where finite.
         rounding_floor: Largest |f - r| where only the rounding to float16 is added: of weights, or
             of all that is float16 in the file.
+        errors: How the sizes |c - r| are spread; None where there is nothing to compare.
+        noise_errors: Likewise |t - r| of the model as trained.
     """
 
     output: str
@@ -124,12 +132,16 @@ class TensorComparison:
     candidate_inf: int = 0
     noise_floor: float | None = None
     rounding_floor: float | None = None
+    errors: Octaves | None = None
+    noise_errors: Octaves | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; numbers that JSON lacks become ``"NaN"``, ``"Infinity"``, …."""
         data = {name: encode_number(value) for name, value in asdict(self).items()}
         data["verdict"] = self.verdict.value
-        data["accuracy"] = None if self.accuracy is None else self.accuracy.to_json()
+        for name in _PARTS:
+            part = getattr(self, name)
+            data[name] = None if part is None else part.to_json()
         data["worst_index"] = None if self.worst_index is None else list(self.worst_index)
         return data
 
@@ -140,8 +152,9 @@ class TensorComparison:
         fields = {n: v if n in text else decode_number(v) for n, v in data.items()}
         index = data["worst_index"]
         fields["verdict"] = Verdict(data["verdict"])
-        if data["accuracy"] is not None:
-            fields["accuracy"] = PairedAccuracy.from_json(data["accuracy"])
+        for name, kind in _PARTS.items():
+            if data[name] is not None:
+                fields[name] = kind.from_json(data[name])
         fields["tolerance"] = Tolerance.from_json(data["tolerance"])
         fields["worst_index"] = None if index is None else tuple(index)
         return cls(**fields)
