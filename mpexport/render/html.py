@@ -223,7 +223,11 @@ def _strips(number: int, outputs: Sequence[OutputView]) -> str:
 
 
 def _histograms(number: int, outputs: Sequence[OutputView]) -> str:
-    known = [(o, o.errors) for o in outputs if o.errors is not None]
+    known = [
+        (o, o.errors)
+        for o in outputs
+        if o.errors and (o.errors.counts or (o.noise_errors and o.noise_errors.counts))
+    ]
     if not known:
         return ""
     candidate = '<rect class="bar candidate" x="6" y="2" width="12" height="13"/>'

@@ -118,10 +118,16 @@ def shorten(name: str, most: int = 40) -> str:
     return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
+def _known(output: OutputView, name: str) -> float | None:
+    """A number that has a place on an axis."""
+    value = output.number(name)
+    return None if value is None or math.isnan(value) else value
+
+
 def strips(identity: str, outputs: Sequence[OutputView]) -> str:
     """A row per output: the candidate's error against the noise floor, on one logarithmic axis."""
     names = ("max_abs", "noise_floor", "rounding_floor", "abs_p50")
-    values = [v for o in outputs for v in map(o.number, names) if v is not None]
+    values = [v for o in outputs for v in (_known(o, n) for n in names) if v is not None]
     axis = LogAxis.over(values)
     height = _ROW_PX * len(outputs) + _AXIS_PX + 4
     has_zero = any(v <= 0 for v in values)
@@ -139,7 +145,7 @@ def _strip(axis: LogAxis, output: OutputView, row: int) -> str:
     y = top + 29.0
     name = f'<text class="name" x="0.5%" y="{top + 13}">{html.escape(shorten(output.name))}</text>'
     parts = [name, f'<line class="rail" x1="{_LEFT}%" x2="{_RIGHT}%" y1="{y}" y2="{y}"/>']
-    error, median, most = (output.number(n) for n in ("max_abs", "abs_p50", "abs_p999"))
+    error, median, most = (_known(output, n) for n in ("max_abs", "abs_p50", "abs_p999"))
     if error is not None:
         end = axis.place(error)
         if median is not None and most is not None:
@@ -155,7 +161,7 @@ def _strip(axis: LogAxis, output: OutputView, row: int) -> str:
         ("rounded", "rounding_floor", "what rounding to float16 does"),
         ("candidate", "max_abs", "the candidate's largest error"),
     ):
-        value = output.number(number)
+        value = _known(output, number)
         if value is not None:
             parts.append(mark(kind, axis.place(value), y, f"{what}: {output.shown(number)}"))
     return "".join(parts)
