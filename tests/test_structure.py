@@ -77,6 +77,7 @@ ROWS = [
     ["render", "results", "verify"],
     ["exporting", "parity_runs"],
     ["api"],
+    ["pytest_plugin"],
 ]
 
 

@@ -56,7 +56,7 @@ class OutputView:
         cause: Stable words.
         message: One line.
         bound: The tolerance, for people.
-        numbers: Every member that is a number.
+        numbers: Every member that is a number, and ``run_to_run``.
         worst: The worst element, if one is known.
         errors: How the candidate's errors are spread.
         noise_errors: How those of the model as trained are.
@@ -92,6 +92,7 @@ class OutputView:
             ("rmse", self.shown("rmse")),
             ("noise floor (trained model)", self.shown("noise_floor")),
             ("rounding floor", self.shown("rounding_floor")),
+            ("run to run", self.shown("run_to_run")),
             ("rtol needed", self.shown("required_rtol")),
             ("atol needed", self.shown("required_atol")),
             ("ulp", _whole(self.number("ulp"))),
@@ -349,16 +350,20 @@ def _octaves(value: Any) -> Octaves | None:
     return Octaves(max(zeros, 0), tuple(sorted(pairs)))
 
 
-def _worst_element(data: Any) -> Worst | None:
+def _worst_element(data: Any, cases: Any) -> Worst | None:
     if not isinstance(_get(data, "worst_index"), list):
         return None
-    values = (data.get(f"worst_{name}") for name in ("case", "index", "reference", "candidate"))
-    return Worst(*map(_text, values))
+    names = ("index", "reference", "candidate")
+    case = _text(data.get("worst_case"))
+    tries = _text(_get(cases, case))
+    values = (_text(data.get(f"worst_{name}")) for name in names)
+    return Worst(f"{case} ({tries})" if tries else case, *values)
 
 
-def _output(data: Any) -> OutputView:
+def _output(data: Any, report: Any) -> OutputView:
     members = data.items() if isinstance(data, Mapping) else ()
     numbers = {str(name): _number(value) for name, value in members}
+    numbers["run_to_run"] = _number(_get(_get(report, "run_to_run"), str(_get(data, "output"))))
     return OutputView(
         name=_text(_get(data, "output")),
         verdict=_verdict(_get(data, "verdict")),
@@ -366,7 +371,7 @@ def _output(data: Any) -> OutputView:
         message=_text(_get(data, "message")),
         bound=_bound(_get(data, "tolerance")),
         numbers={name: value for name, value in numbers.items() if value is not None},
-        worst=_worst_element(data),
+        worst=_worst_element(data, _get(report, "cases")),
         errors=_octaves(_get(data, "errors")),
         noise_errors=_octaves(_get(data, "noise_errors")),
     )
@@ -379,7 +384,7 @@ def _missed(data: Any) -> MissedView:
 
 
 def _candidate(data: Any) -> CandidateView:
-    outputs = tuple(_output(row) for row in _list(_get(data, "outputs")))
+    outputs = tuple(_output(row, data) for row in _list(_get(data, "outputs")))
     missed = tuple(_missed(limit) for limit in _list(_get(data, "missed")))
     verdicts = [_verdict(_get(data, "verdict"))]
     verdicts += [output.verdict for output in outputs]

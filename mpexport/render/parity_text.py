@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from mpexport.render.layout import Block, Facts, Table
+from collections.abc import Sequence
+
+from mpexport.parity.report import ParityReport
+from mpexport.render import envelope, parity_document, text
+from mpexport.render.layout import Block, Facts, Table, plain
 from mpexport.render.parity_document import CandidateView, OutputView, ParityDocument
 
 _COLUMNS = ("output", ">max error", ">noise floor", ">rtol needed", ">atol needed", "verdict")
@@ -23,6 +27,24 @@ def blocks(document: ParityDocument) -> list[Block]:
         found += [Facts("", _problems(candidate)), ""]
     found.append(f"{document.verdict}: {document.summary}")
     return found
+
+
+def of_reports(reports: Sequence[ParityReport]) -> str:
+    """The same of reports, as plain text that needs nothing but numpy."""
+    verdicts = {report.verdict.value for report in reports}
+    verdict = next((v for v in ("FAIL", "INCONCLUSIVE", "PASS") if v in verdicts), "INCONCLUSIVE")
+    result = {"verdict": verdict, "reports": [report.to_json() for report in reports]}
+    return plain(blocks(parity_document.read(envelope.build("parity", result=result))))
+
+
+def failure(reports: Sequence[ParityReport]) -> str:
+    """What a test that failed says: how many files, and the tables of those; empty if all pass."""
+    failed = [report for report in reports if not report]
+    if reports and not failed:
+        return ""
+    verb = "does" if len(failed) == 1 else "do"
+    what = f"{len(failed)} of {text.count(len(reports), 'file')} {verb} not pass"
+    return f"{what}\n\n{of_reports(failed)}"
 
 
 def _row(output: OutputView) -> tuple[str, ...]:

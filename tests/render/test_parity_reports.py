@@ -210,6 +210,18 @@ def test_a_member_may_be_anything(data):
     github.render(view).encode()
 
 
+def test_names_of_cases_and_spread_of_runs_are_shown_where_they_are_known():
+    document = documents.failing()
+    for report in document["result"]["reports"]:
+        report["cases"] = {"0": "largest values"}
+        report["run_to_run"] = {"logits": 3.25e-7}
+    jsonschema.validate(document, parity_document.schema())
+    facts = dict(read(document).candidates[1].outputs[0].facts())
+    assert facts["run to run"] == "3.25e-07"
+    assert facts["worst element"].startswith("case 0 (largest values), [")
+    assert "run to run" not in dict(read(documents.failing()).candidates[1].outputs[0].facts())
+
+
 # --- JUnit ----------------------------------------------------------------------------------------
 
 
