@@ -11,10 +11,10 @@ from mpexport import tensors
 from mpexport.errors import UsageError
 from mpexport.findings import Verdict
 from mpexport.parity import row
-from mpexport.parity._seen import Seen, Worst, worse
+from mpexport.parity._seen import MOST_WORST, Seen, worst_first
 from mpexport.parity.exact import LogHistogram
 from mpexport.parity.metrics import Floats
-from mpexport.parity.row import TensorComparison, Value
+from mpexport.parity.row import TensorComparison, Value, WorstSample
 from mpexport.parity.tolerance import Tolerance, default_for
 from mpexport.tensors import Array
 
@@ -164,10 +164,16 @@ class OutputState:
     def _note_worst(self, case: int, r: Array, c: Array, size: Floats) -> None:
         if not size.size:
             return
-        index = tuple(int(i) for i in np.unravel_index(int(size.argmax()), size.shape))
-        if size[index] >= 0:
-            found = Worst(float(size[index]), case, index, _plain(r[index]), _plain(c[index]))
-            self._seen.worst = worse(self._seen.worst, found)
+        by_sample = size.reshape(size.shape[0] if size.ndim else 1, -1)
+        largest = by_sample.max(axis=1)
+        found = []
+        for sample in np.argsort(-largest, kind="stable")[:MOST_WORST]:
+            place = sample * by_sample.shape[1] + by_sample[sample].argmax()
+            index = tuple(int(i) for i in np.unravel_index(int(place), size.shape))
+            if size[index] >= 0:
+                values = _plain(r[index]), _plain(c[index])
+                found.append(WorstSample(float(size[index]), case, index, *values))
+        self._seen.worst = worst_first((*self._seen.worst, *found))
 
     def _count_beyond(self, error: Floats, size: Floats, needed: LogHistogram, count: str) -> None:
         over = error - self._bound.atol - self._bound.rtol * size
@@ -285,10 +291,12 @@ class OutputState:
             measured["kl_max"] = seen.divergence.largest
         if seen.accuracy.rows:
             measured["accuracy"] = seen.accuracy
-        if seen.worst is not None:
-            measured["worst_case"], measured["worst_index"] = seen.worst.case, seen.worst.place
-            measured["worst_reference"] = seen.worst.reference
-            measured["worst_candidate"] = seen.worst.candidate
+        if seen.worst:
+            worst = seen.worst[0]
+            measured["worst_case"], measured["worst_index"] = worst.case, worst.index
+            measured["worst_reference"] = worst.reference
+            measured["worst_candidate"] = worst.candidate
+            measured["worst_samples"] = tuple(sample for sample in seen.worst if sample.error > 0)
         return TensorComparison(
             output=self._name,
             verdict=verdict,

@@ -45,6 +45,36 @@ def decode_number(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class WorstSample:
+    """The worst element of a sample.
+
+    Attributes:
+        error: |c - r|; infinite for a wrong NaN or infinity.
+        case: Number of the case.
+        index: Of the element, the sample first.
+        reference: The reference there.
+        candidate: The candidate there. Strings are given as Python literals.
+    """
+
+    error: float
+    case: int
+    index: tuple[int, ...]
+    reference: Value
+    candidate: Value
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        data = {name: encode_number(value) for name, value in asdict(self).items()}
+        return {**data, "index": list(self.index)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WorstSample:
+        """The inverse of `to_json`."""
+        values = {name: decode_number(value) for name, value in data.items()}
+        return cls(**{**values, "index": tuple(data["index"])})
+
+
+@dataclass(frozen=True)
 class TensorComparison:
     """One output over all cases.
 
@@ -82,6 +112,7 @@ class TensorComparison:
         worst_index: Its index: the first wrong NaN or infinity, else where |c - r| is largest.
         worst_reference: The reference there.
         worst_candidate: The candidate there. Strings are given as Python literals.
+        worst_samples: The samples with the largest errors, if any, each with its worst element.
         required_rtol: The smallest rtol alone that passes; infinite where r is 0 and c is not.
         required_atol: The smallest atol alone that passes.
         reference_nan: NaN in the reference.
@@ -124,6 +155,7 @@ class TensorComparison:
     worst_index: tuple[int, ...] | None = None
     worst_reference: Value = None
     worst_candidate: Value = None
+    worst_samples: tuple[WorstSample, ...] = ()
     required_rtol: float | None = None
     required_atol: float | None = None
     reference_nan: int = 0
@@ -142,6 +174,7 @@ class TensorComparison:
         for name in _PARTS:
             part = getattr(self, name)
             data[name] = None if part is None else part.to_json()
+        data["worst_samples"] = [sample.to_json() for sample in self.worst_samples]
         data["worst_index"] = None if self.worst_index is None else list(self.worst_index)
         return data
 
@@ -156,5 +189,6 @@ class TensorComparison:
             if data[name] is not None:
                 fields[name] = kind.from_json(data[name])
         fields["tolerance"] = Tolerance.from_json(data["tolerance"])
+        fields["worst_samples"] = tuple(map(WorstSample.from_json, data["worst_samples"]))
         fields["worst_index"] = None if index is None else tuple(index)
         return cls(**fields)

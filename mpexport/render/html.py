@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -152,7 +153,7 @@ def _card(number: int, candidate: CandidateView) -> str:
         _strips(number, ordered),
         _histograms(number, ordered),
         _numbers(ordered),
-        _worst_elements(ordered),
+        _worst_samples(ordered),
         _environment(candidate),
         "</article>",
     ]
@@ -185,8 +186,8 @@ def _closer(error: float, floor: float) -> str:
     if error == 0:
         return "exactly the reference"
     if error <= floor:
-        return f"{floor / error:,.0f} times closer than the trained model"
-    return f"{error / floor:,.1f} times farther than the trained model"
+        return f"{_ratio(floor, error)} times closer than the trained model"
+    return f"{_ratio(error, floor)} times farther than the trained model"
 
 
 def _left_out(total: int, most: int, what: str) -> str:
@@ -289,15 +290,20 @@ def _numbers(outputs: Sequence[OutputView]) -> str:
     return f"<h3>Numbers per output</h3>{table}{_left_out(len(outputs), MOST_ROWS, 'outputs')}"
 
 
-def _worst_elements(outputs: Sequence[OutputView]) -> str:
-    known = [(o, o.worst) for o in outputs if o.worst is not None]
+def _worst_samples(outputs: Sequence[OutputView]) -> str:
+    """The samples with the largest errors; of a document without them the worst element."""
+    known = [
+        (output, worst)
+        for output in outputs
+        for worst in output.samples or ([output.worst] if output.worst else [])
+    ]
     if not known:
         return ""
     columns = ("output", ">case", "index", ">reference", ">candidate", ">error", ">÷ noise floor")
     rows = []
     for output, worst in known[:MOST_ROWS]:
-        error, floor = output.number("max_abs"), output.number("noise_floor")
-        ratio = _ratio(error, floor) if error is not None and floor else text.NONE
+        floor = output.number("noise_floor")
+        has_ratio = worst.error is not None and math.isfinite(worst.error) and floor
         rows.append(
             [
                 ("name", _name(output.name)),
@@ -305,12 +311,13 @@ def _worst_elements(outputs: Sequence[OutputView]) -> str:
                 ("", f'<span class="mono">{escape(worst.index)}</span>'),
                 ("n", escape(worst.reference)),
                 ("n", escape(worst.candidate)),
-                ("n", output.shown("max_abs")),
-                ("n", ratio),
+                ("n", text.number(worst.error)),
+                ("n", _ratio(worst.error or 0.0, floor) if has_ratio and floor else text.NONE),
             ]
         )
-    table = _table("Worst element per output", columns, rows)
-    return f"<h3>Worst element per output</h3>{table}{_left_out(len(known), MOST_ROWS, 'outputs')}"
+    table = _table("Worst samples", columns, rows)
+    note = '<p class="note">Of each sample the element that is farthest off.</p>'
+    return f"<h3>Worst samples</h3>{table}{note}{_left_out(len(known), MOST_ROWS, 'samples')}"
 
 
 def _environment(candidate: CandidateView) -> str:

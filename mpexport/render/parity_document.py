@@ -38,8 +38,9 @@ _LONGEST = 600
 
 @dataclass(frozen=True)
 class Worst:
-    """The worst element of an output; the texts are for people."""
+    """The worst element of an output or of a sample; the texts are for people."""
 
+    error: float | None
     case: str
     index: str
     reference: str
@@ -58,6 +59,7 @@ class OutputView:
         bound: The tolerance, for people.
         numbers: Every member that is a number, and ``run_to_run``.
         worst: The worst element, if one is known.
+        samples: The worst elements of the worst samples.
         errors: How the candidate's errors are spread.
         noise_errors: How those of the model as trained are.
     """
@@ -69,6 +71,7 @@ class OutputView:
     bound: str
     numbers: Mapping[str, float]
     worst: Worst | None
+    samples: tuple[Worst, ...]
     errors: Octaves | None
     noise_errors: Octaves | None
 
@@ -350,19 +353,20 @@ def _octaves(value: Any) -> Octaves | None:
     return Octaves(max(zeros, 0), tuple(sorted(pairs)))
 
 
-def _worst_element(data: Any, cases: Any) -> Worst | None:
-    if not isinstance(_get(data, "worst_index"), list):
+def _element(data: Any, prefix: str, error: Any, cases: Any) -> Worst | None:
+    if not isinstance(_get(data, f"{prefix}index"), list):
         return None
-    names = ("index", "reference", "candidate")
-    case = _text(data.get("worst_case"))
+    names = ("case", "index", "reference", "candidate")
+    case, *values = (_text(data.get(f"{prefix}{name}")) for name in names)
     tries = _text(_get(cases, case))
-    values = (_text(data.get(f"worst_{name}")) for name in names)
-    return Worst(f"{case} ({tries})" if tries else case, *values)
+    return Worst(_number(error), f"{case} ({tries})" if tries else case, *values)
 
 
 def _output(data: Any, report: Any) -> OutputView:
     members = data.items() if isinstance(data, Mapping) else ()
     numbers = {str(name): _number(value) for name, value in members}
+    cases = _get(report, "cases")
+    samples = (_element(s, "", _get(s, "error"), cases) for s in _list(_get(data, "worst_samples")))
     numbers["run_to_run"] = _number(_get(_get(report, "run_to_run"), str(_get(data, "output"))))
     return OutputView(
         name=_text(_get(data, "output")),
@@ -371,7 +375,8 @@ def _output(data: Any, report: Any) -> OutputView:
         message=_text(_get(data, "message")),
         bound=_bound(_get(data, "tolerance")),
         numbers={name: value for name, value in numbers.items() if value is not None},
-        worst=_worst_element(data, _get(report, "cases")),
+        worst=_element(data, "worst_", _get(data, "max_abs"), cases),
+        samples=tuple(sample for sample in samples if sample is not None),
         errors=_octaves(_get(data, "errors")),
         noise_errors=_octaves(_get(data, "noise_errors")),
     )
