@@ -178,9 +178,9 @@ def _run(invocation: _Invocation, tokens: list[str], stack: ExitStack) -> Outcom
         return None
     run = bound.arguments.get("run", NO_RUN)
     invocation.json, invocation.quiet, invocation.debug = run.json, run.quiet, run.debug
-    reports = bound.arguments.get("reports")
-    if reports is not None:
-        invocation.reports = stack.enter_context(reports.opened())
+    written = bound.arguments.get("written")
+    if written is not None:
+        invocation.reports = stack.enter_context(written.opened())
     outcome: Outcome = command(*bound.args, **bound.kwargs)
     return outcome
 

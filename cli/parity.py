@@ -83,20 +83,20 @@ def parity(
     ] = 1,
     samples: Samples = NO_SAMPLES,
     source: Model = NO_MODEL,
-    reports: ReportFiles = NO_REPORTS,
+    written: ReportFiles = NO_REPORTS,
     run: Run = NO_RUN,
 ) -> Outcome:
     """Compares exported files with a model, or with another exported file."""
     from .gates import labels_of, read_gate
 
-    reports.keep_off(reference, *candidates)
+    written.keep_off(reference, *candidates)
     place, labeled = labels_of(labels)
     limits = read_gate(gate, rtol, atol, max_accuracy_drop, labeled)
     inputs = replace(samples.to_library(), batch=batch, labels=place, labeled=labeled)
     with library_options(run) as how:
         from mpexport import api
 
-        found = api.compare(
+        reports = api.compare(
             reference,
             candidates,
             inputs=inputs,
@@ -105,11 +105,11 @@ def parity(
             run=how,
             **source.arguments(),
         )
-    verdict = max((r.verdict for r in found), key=_GOOD_FIRST.index)
-    result = {"verdict": verdict.value, "reports": [r.to_json() for r in found]}
-    warnings = [warn("note", note, r.candidate) for r in found for note in r.notes]
-    blocks = text.parity(found, verdict, verbose=run.verbose)
-    return Outcome(result, blocks, warnings, _error(found, verdict))
+    verdict = max((r.verdict for r in reports), key=_GOOD_FIRST.index)
+    result = {"verdict": verdict.value, "reports": [r.to_json() for r in reports]}
+    warnings = [warn("note", note, r.candidate) for r in reports for note in r.notes]
+    blocks = text.parity(reports, verdict, verbose=run.verbose)
+    return Outcome(result, blocks, warnings, _error(reports, verdict))
 
 
 def _error(reports: list[ParityReport], verdict: Verdict) -> MpExportError | None:

@@ -20,11 +20,11 @@ def report(
     ],
     /,
     *,
-    reports: ReportFiles = NO_REPORTS,
+    written: ReportFiles = NO_REPORTS,
     run: Run = NO_RUN,
 ) -> Outcome:
     """Shows a stored comparison, and ends with the exit code that it ended with."""
-    reports.keep_off(str(document))
+    written.keep_off(str(document))
     try:
         source = document.read_text(encoding="utf-8")
     except OSError as e:

@@ -80,35 +80,6 @@ def test_check(model: Path, process: Callable[..., Any]) -> None:
     assert "mixed_float16  float16      float32" in ended.out
 
 
-def test_tflite(model: Path, process: Callable[..., Any], tmp_path: Path) -> None:
-    file = tmp_path / "half.tflite"
-    ended = process("tflite", model, "-o", file, "--float16", "--json", "-v")
-    document = json.loads(ended.out)
-    assert ended.code == 0
-    assert document["result"]["path"] == str(file)
-    assert document["result"]["files"][0]["conversion"]["precision"] == "float16-weights"
-    assert document["result"]["files"][0]["parity"][0]["verdict"] == "PASS"
-    assert "converting to tflite" in ended.err
-    assert [p.name for p in tmp_path.iterdir()] == ["half.tflite"]
-    jsonschema.validate(document, envelope.schema())
-
-
-def test_parity_and_bench(release: tuple[Path, str], process: Callable[..., Any]) -> None:
-    folder, _ = release
-    files = (folder / "tiny.tflite", folder / "tiny.onnx")
-    ended = process("parity", *files)
-    assert ended.code == 0
-    assert ended.out.endswith("PASS: 1 of 1 file passed\n")
-    ended = process("parity", *files, "--rtol", "0", "--atol", "0")
-    assert ended.code == 7
-    assert ended.err.startswith(f"mpexport: error: {files[1]}: FAIL: output ")
-    ended = process("bench", *files, "--num-runs", "5", "--min-secs", "0", "--json")
-    assert ended.code == 0
-    reports = json.loads(ended.out)["result"]["reports"]
-    assert [r["format"] for r in reports] == ["tflite", "onnx"]
-    assert all(r["summary"]["count"] >= 5 for r in reports)
-
-
 def test_reports(
     model: Path, release: tuple[Path, str], process: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -141,6 +112,35 @@ def test_reports(
     assert process("report", stored, *flags).code == 0
     for name in names:
         assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+def test_tflite(model: Path, process: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "half.tflite"
+    ended = process("tflite", model, "-o", file, "--float16", "--json", "-v")
+    document = json.loads(ended.out)
+    assert ended.code == 0
+    assert document["result"]["path"] == str(file)
+    assert document["result"]["files"][0]["conversion"]["precision"] == "float16-weights"
+    assert document["result"]["files"][0]["parity"][0]["verdict"] == "PASS"
+    assert "converting to tflite" in ended.err
+    assert [p.name for p in tmp_path.iterdir()] == ["half.tflite"]
+    jsonschema.validate(document, envelope.schema())
+
+
+def test_parity_and_bench(release: tuple[Path, str], process: Callable[..., Any]) -> None:
+    folder, _ = release
+    files = (folder / "tiny.tflite", folder / "tiny.onnx")
+    ended = process("parity", *files)
+    assert ended.code == 0
+    assert ended.out.endswith("PASS: 1 of 1 file passed\n")
+    ended = process("parity", *files, "--rtol", "0", "--atol", "0")
+    assert ended.code == 7
+    assert ended.err.startswith(f"mpexport: error: {files[1]}: FAIL: output ")
+    ended = process("bench", *files, "--num-runs", "5", "--min-secs", "0", "--json")
+    assert ended.code == 0
+    reports = json.loads(ended.out)["result"]["reports"]
+    assert [r["format"] for r in reports] == ["tflite", "onnx"]
+    assert all(r["summary"]["count"] >= 5 for r in reports)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
