@@ -49,10 +49,25 @@ $(TFLITE_STAMP): pyproject.toml
 	    "3.9 to 3.11 only: its tests are left out; name one: make TFLITE_PYTHON=python3.11" >&2; \
 	fi
 
+# The tests look at the HTML report in a real browser. The system's own package brings it.
+.PHONY: chromium
+chromium:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	  command -v $$name >/dev/null && exit; \
+	done; \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	  set -ex; \
+	  apt-get install -y -qq --no-install-recommends chromium >/dev/null || { \
+	    apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium >/dev/null; }; \
+	else \
+	  echo "make: there is no Chromium: the tests that look at the HTML report are skipped (in CI they fail);" \
+	    "install it, on Debian: apt-get install chromium" >&2; \
+	fi
+
 demo: $(STAMP) ## train in mixed precision, export, prove; FRESH=1 trains again
 	@$(BIN)/python -m sample_models.demo -o demo $(if $(filter-out 0,$(FRESH)),--fresh)
 
-test: lint $(TFLITE_STAMP) ## lint, then every test that takes no large model
+test: lint $(TFLITE_STAMP) chromium ## lint, then every test that takes no large model
 	@test -e $(TFLITE_STAMP) || out=' and not tflite_runtime'; \
 	set -x; $(BIN)/python -m pytest -n 2 --dist loadfile -m "not heavy$$out" $(ARGS)
 

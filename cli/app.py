@@ -51,6 +51,11 @@ def build_app() -> App:
         help="Compare exported files with a model, or with another exported file.",
     )
     app.command(
+        f"{__package__}.report:report",
+        name="report",
+        help="Make reports of a comparison from its stored JSON document.",
+    )
+    app.command(
         f"{__package__}.bench:bench",
         name="bench",
         help="Time exported files: load, first inference, steady state.",

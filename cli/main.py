@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cyclopts import CycloptsError
 
     from .outcome import Outcome
+    from .reports import Reports
 
 EXIT_BROKEN_PIPE = 141
 
@@ -52,6 +54,7 @@ class _Invocation:
     json: bool
     quiet: bool
     debug: bool
+    reports: Reports | None = None
 
     @classmethod
     def guess(cls, tokens: Sequence[str]) -> _Invocation:
@@ -95,32 +98,63 @@ def _answer(invocation: _Invocation, tokens: list[str]) -> int:
     """Runs the command and prints what came of it."""
     outcome: Outcome | None = None
     error: MpExportError | None = None
-    try:
-        outcome = _run(invocation, tokens)
-        if outcome is None:
-            return EXIT_OK
-        error = outcome.error
-    except BrokenPipeError:
-        raise
-    except (Exception, Interrupted) as e:
-        if invocation.debug:
-            traceback.print_exc()
-        error = _as_error(e)
+    with ExitStack() as stack:
+        try:
+            outcome = _run(invocation, tokens, stack)
+            if outcome is None:
+                return EXIT_OK
+            error = outcome.error
+        except BrokenPipeError:
+            raise
+        except (Exception, Interrupted) as e:
+            if invocation.debug:
+                traceback.print_exc()
+            error = _as_error(e)
+        try:
+            _report(invocation, outcome, error)
+        except OutputError as e:
+            error = e
     if invocation.json:
-        document = envelope.build(
-            invocation.command,
-            result=outcome.result if outcome else None,
-            warnings=outcome.warnings if outcome else (),
-            error=error,
-        )
-        _print(envelope.to_text(document))
+        _print(_document(invocation, outcome, error))
     elif outcome and (error or not invocation.quiet):
         _print(layout.to_text(outcome.blocks, is_terminal=is_terminal(sys.stdout)))
     return EXIT_OK if error is None else _complain(error)
 
 
-def _run(invocation: _Invocation, tokens: list[str]) -> Outcome | None:
-    """Parses and runs; None for help and version, which have been printed."""
+def _document(invocation: _Invocation, outcome: Outcome | None, error: MpExportError | None) -> str:
+    return envelope.to_text(
+        envelope.build(
+            invocation.command,
+            result=outcome.result if outcome else None,
+            warnings=outcome.warnings if outcome else (),
+            error=error,
+        )
+    )
+
+
+def _report(invocation: _Invocation, outcome: Outcome | None, error: MpExportError | None) -> None:
+    """Writes the reports that were asked for, also of what failed.
+
+    Raises:
+        OutputError: A file cannot be written.
+    """
+    if invocation.reports is None or isinstance(error, UsageError):
+        return  # of a call that is wrong there is nothing to report, perhaps not even a place
+    if outcome and outcome.document:
+        invocation.reports.write(outcome.document)
+    elif invocation.command == "parity":
+        # Of the text that is printed, so that a stored document gives the same reports.
+        invocation.reports.write(json.loads(_document(invocation, outcome, error)))
+
+
+def _run(invocation: _Invocation, tokens: list[str], stack: ExitStack) -> Outcome | None:
+    """Parses and runs; None for help and version, which have been printed.
+
+    Args:
+        invocation: To be filled in.
+        tokens: Its words.
+        stack: Holds the places of reports, until they are written.
+    """
     try:
         from cyclopts import App, CycloptsError
     except ModuleNotFoundError as e:
@@ -145,6 +179,9 @@ def _run(invocation: _Invocation, tokens: list[str]) -> Outcome | None:
         return None
     run = bound.arguments.get("run", NO_RUN)
     invocation.json, invocation.quiet, invocation.debug = run.json, run.quiet, run.debug
+    written = bound.arguments.get("written")
+    if written is not None:
+        invocation.reports = stack.enter_context(written.opened())
     outcome: Outcome = command(*bound.args, **bound.kwargs)
     return outcome
 

@@ -19,12 +19,14 @@ class Outcome:
         blocks: The same for people.
         warnings: The ``warnings`` member: mappings of ``code``, ``message`` and ``where``.
         error: A verdict other than good; it decides the exit code.
+        document: What reports are made of, where that isn't the envelope of this command.
     """
 
     result: Mapping[str, Any]
     blocks: Sequence[Block]
     warnings: Sequence[Mapping[str, str]] = ()
     error: MpExportError | None = None
+    document: Mapping[str, Any] | None = None
 
 
 def warn(code: str, message: str, where: str) -> dict[str, str]:

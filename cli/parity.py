@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from mpexport.errors import InconclusiveError, MpExportError, VerificationError
+from mpexport.errors import InconclusiveError, MpExportError, UsageError, VerificationError
 from mpexport.findings import Verdict
 from mpexport.render import text
 
@@ -23,6 +23,7 @@ from .options import (
 )
 from .outcome import Outcome, warn
 from .progress import library_options
+from .reports import NO_REPORTS, ReportFiles
 
 if TYPE_CHECKING:
     from mpexport.parity.report import ParityReport
@@ -103,17 +104,25 @@ def parity(
     ] = None,
     samples: Samples = NO_SAMPLES,
     source: Model = NO_MODEL,
+    written: ReportFiles = NO_REPORTS,
     run: Run = NO_RUN,
 ) -> Outcome:
     """Compares exported files with a model, or with another exported file."""
     from .gates import labels_of, read_gate
 
+    written.keep_off(reference, *candidates)
     place, labeled = labels_of(labels)
     limits = read_gate(gate, rtol, atol, max_accuracy_drop, labeled)
     inputs = replace(samples.to_library(), batch=batch, labels=place, labeled=labeled)
-    from mpexport.parity.partial import Shard
+    part = None
+    if shard is not None:
+        from mpexport.parity.partial import Shard
 
-    part = None if shard is None else Shard.parse(shard)
+        part = Shard.parse(shard)
+        if written.asked:
+            raise UsageError(
+                "one shard has no report", hint="give the options of reports to: parity merge"
+            )
     options = {
         "inputs": inputs,
         "gate": limits,
@@ -141,11 +150,13 @@ def merge(
     ],
     /,
     *,
+    written: ReportFiles = NO_REPORTS,
     run: Run = NO_RUN,
 ) -> Outcome:
     """Gives the verdict of all shards: the one that a single run would give."""
     from mpexport.parity.partial import load_parts, merge_all
 
+    written.keep_off(*map(str, files))
     reports = [part.report() for part in merge_all(load_parts(files))]
     return _outcome(reports, verbose=run.verbose)
 

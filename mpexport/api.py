@@ -24,7 +24,6 @@ from mpexport.exporting import (
     open_source,
     produce,
 )
-from mpexport.findings import Verdict
 from mpexport.inspection import FileReport, inspect_file
 from mpexport.latency.report import LatencyReport
 from mpexport.optional import require_installed
@@ -34,6 +33,7 @@ from mpexport.parity.partial import Partial, Shard
 from mpexport.parity.report import ParityReport
 from mpexport.precision import PrecisionReport
 from mpexport.reference import FileReference, ModelReference, Reference
+from mpexport.render import parity_text
 from mpexport.results import ExportResult, ModelHandle, RunOptions
 from mpexport.runtime_choice import parse_choice
 from mpexport.signature import Signature
@@ -381,14 +381,8 @@ def assert_parity(
         **options: See `compare`.
 
     Raises:
-        AssertionError: A candidate does not pass; the message says which output and how far off.
+        AssertionError: A candidate does not pass; the message is a table of its outputs.
     """
-    for report in compare(reference, candidates, **options):
-        lines = [
-            f"{report.candidate}: {row.output}: {row.message}"
-            for row in report.rows
-            if row.verdict is not Verdict.PASS
-        ]
-        lines += [f"{report.candidate}: {m.where}: {m.message}" for m in report.missed]
-        if not report:
-            raise AssertionError("\n".join(lines) or f"{report.candidate}: nothing was compared")
+    message = parity_text.failure(compare(reference, candidates, **options))
+    if message:
+        raise AssertionError(message)

@@ -166,6 +166,9 @@ class Output:
             raise OutputError(
                 f"{self.path}: is a folder, a file is to be written", where=str(self.path)
             )
+        if not self.is_directory and self.path.exists() and not self.path.is_file():
+            # A rename would put a file in the place of a device such as /dev/null.
+            raise OutputError(f"{self.path}: exists and is no regular file", where=str(self.path))
         if self.is_directory and self.path.exists() and not self.path.is_dir():
             raise OutputError(
                 f"{self.path}: is a file, a folder is to be written", where=str(self.path)

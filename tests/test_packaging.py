@@ -119,6 +119,7 @@ def test_console_script(built):
     parser = configparser.ConfigParser()
     parser.read_string(next(v for k, v in files.items() if k.endswith("entry_points.txt")).decode())
     assert dict(parser["console_scripts"]) == {"mpexport": "mpexport.cli.main:main"}
+    assert dict(parser["pytest11"]) == {"mpexport": "mpexport.pytest_plugin"}
 
 
 def test_license_and_version(built):

@@ -79,6 +79,7 @@ ROWS = [
     ["reference"],
     ["comparing"],
     ["api"],
+    ["pytest_plugin"],
 ]
 
 

@@ -11,10 +11,10 @@ from mpexport import tensors
 from mpexport.errors import UsageError
 from mpexport.findings import Verdict
 from mpexport.parity import row
-from mpexport.parity._seen import Seen, Worst, worse
+from mpexport.parity._seen import MOST_WORST, Seen, worst_first
 from mpexport.parity.exact import LogHistogram
 from mpexport.parity.metrics import Floats
-from mpexport.parity.row import TensorComparison, Value
+from mpexport.parity.row import TensorComparison, Value, WorstSample
 from mpexport.parity.tolerance import Tolerance, default_for
 from mpexport.tensors import Array
 
@@ -87,8 +87,13 @@ class OutputState:
         if kind in ("float", "complex"):
             r = _real(reference)
             self._add_floats(case, r, _real(candidate), self._aside(r, single))
-            seen.noise = self._farthest(seen.noise, r, trained)
-            seen.rounding = self._farthest(seen.rounding, r, rounded)
+            noise = self._distances(r, trained)
+            if noise.size:
+                seen.noise = max(seen.noise or 0.0, float(noise.max()))
+                seen.noise_errors.add(noise)
+            rounding = self._distances(r, rounded)
+            if rounding.size:
+                seen.rounding = max(seen.rounding or 0.0, float(rounding.max()))
             if labels is not None:
                 seen.accuracy.add(r, _real(candidate), labels)
         else:
@@ -159,10 +164,16 @@ class OutputState:
     def _note_worst(self, case: int, r: Array, c: Array, size: Floats) -> None:
         if not size.size:
             return
-        index = tuple(int(i) for i in np.unravel_index(int(size.argmax()), size.shape))
-        if size[index] >= 0:
-            found = Worst(float(size[index]), case, index, _plain(r[index]), _plain(c[index]))
-            self._seen.worst = worse(self._seen.worst, found)
+        by_sample = size.reshape(size.shape[0] if size.ndim else 1, -1)
+        largest = by_sample.max(axis=1)
+        found = []
+        for sample in np.argsort(-largest, kind="stable")[:MOST_WORST]:
+            place = sample * by_sample.shape[1] + by_sample[sample].argmax()
+            index = tuple(int(i) for i in np.unravel_index(int(place), size.shape))
+            if size[index] >= 0:
+                values = _plain(r[index]), _plain(c[index])
+                found.append(WorstSample(float(size[index]), case, index, *values))
+        self._seen.worst = worst_first((*self._seen.worst, *found))
 
     def _count_beyond(self, error: Floats, size: Floats, needed: LogHistogram, count: str) -> None:
         over = error - self._bound.atol - self._bound.rtol * size
@@ -172,15 +183,13 @@ class OutputState:
         else:
             setattr(self._seen, count, getattr(self._seen, count) + int((over > 0).sum()))
 
-    def _farthest(self, known: float | None, r: Floats, other: Array | None) -> float | None:
-        """max(known, max|other - r|) over finite pairs: a NaN of the other excuses nothing."""
+    def _distances(self, r: Floats, other: Array | None) -> Floats:
+        """|other - r| of the finite pairs, as a vector: a NaN of the other excuses nothing."""
         values = self._aside(r, other)
         if values is None:
-            return known
+            return np.empty(0)
         finite = np.isfinite(values) & np.isfinite(r)
-        if not finite.any():
-            return known
-        return max(known or 0.0, float(np.abs(values[finite] - r[finite]).max()))
+        return np.abs(values[finite] - r[finite])
 
     def _aside(self, r: Floats, other: Array | None) -> Floats | None:
         """Numbers of another run of the model."""
@@ -271,6 +280,9 @@ class OutputState:
                 "required_rtol": sums.required_rtol,
                 "required_atol": sums.max_abs,
             }
+            measured["errors"] = sums.errors.octaves()
+        if seen.noise is not None:
+            measured["noise_errors"] = seen.noise_errors.octaves()
         if top.rows and seen.noise is not None:
             # Two values that both move by the noise can swap across twice that.
             measured["flips_in_noise"] = top.margins.count - top.margins.above(2 * seen.noise)
@@ -279,10 +291,12 @@ class OutputState:
             measured["kl_max"] = seen.divergence.largest
         if seen.accuracy.rows:
             measured["accuracy"] = seen.accuracy
-        if seen.worst is not None:
-            measured["worst_case"], measured["worst_index"] = seen.worst.case, seen.worst.place
-            measured["worst_reference"] = seen.worst.reference
-            measured["worst_candidate"] = seen.worst.candidate
+        if seen.worst:
+            worst = seen.worst[0]
+            measured["worst_case"], measured["worst_index"] = worst.case, worst.index
+            measured["worst_reference"] = worst.reference
+            measured["worst_candidate"] = worst.candidate
+            measured["worst_samples"] = tuple(sample for sample in seen.worst if sample.error > 0)
         return TensorComparison(
             output=self._name,
             verdict=verdict,

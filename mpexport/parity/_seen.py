@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from mpexport.parity.accuracy import PairedAccuracy
 from mpexport.parity.exact import LogHistogram
 from mpexport.parity.metrics import Differences, Divergence, TopK
-from mpexport.parity.row import Value, decode_number, encode_number
+from mpexport.parity.row import WorstSample, decode_number, encode_number
+
+# Enough to see whether the worst is a class of samples or a single one.
+MOST_WORST = 5
 
 
-class Worst(NamedTuple):
-    """The element with the largest error, infinite for a wrong NaN or infinity."""
+def worst_first(found: Iterable[WorstSample]) -> tuple[WorstSample, ...]:
+    """Samples by their worst element; of equals the first in order of cases and elements.
 
-    size: float
-    case: int
-    place: tuple[int, ...]
-    reference: Value
-    candidate: Value
-
-
-def worse(one: Worst | None, other: Worst | None) -> Worst | None:
-    """The one with the larger error; of equals the first in order of cases and elements."""
-    known = [w for w in (one, other) if w is not None]
-    return min(known, key=lambda w: (-w.size, w.case, w.place)) if known else None
+    A sample is a case and an index along the first axis. Each belongs to one part, so that parts
+    merge to the same as one run.
+    """
+    samples: dict[tuple[int, tuple[int, ...]], WorstSample] = {}
+    for worst in sorted(found, key=lambda w: (-w.error, w.case, w.index)):
+        samples.setdefault((worst.case, worst.index[:1]), worst)
+    return tuple(samples.values())[:MOST_WORST]
 
 
 @dataclass
@@ -46,8 +45,9 @@ class Seen:
         excess: max(|c - r| - rtol·|r|) with the float32 rtol, r of float64 or of float32.
         unexplained: The same with what the candidate's precision explains.
         noise: max|t - r| of the model as trained.
+        noise_errors: Histogram of the same.
         rounding: max|f - r| of the reference with rounding.
-        worst: The worst element.
+        worst: The worst elements of the worst samples.
         sums: Over all numbers.
         top: Over rows of outputs of rank 2.
         divergence: Likewise.
@@ -70,8 +70,9 @@ class Seen:
     excess: float = 0.0
     unexplained: float = 0.0
     noise: float | None = None
+    noise_errors: LogHistogram = field(default_factory=LogHistogram)
     rounding: float | None = None
-    worst: Worst | None = None
+    worst: tuple[WorstSample, ...] = ()
     sums: Differences = field(default_factory=Differences)
     top: TopK = field(default_factory=TopK)
     divergence: Divergence = field(default_factory=Divergence)
@@ -89,7 +90,7 @@ class Seen:
         for name in ("noise", "rounding"):
             known = [v for v in (getattr(self, name), getattr(other, name)) if v is not None]
             setattr(self, name, max(known) if known else None)
-        self.worst = worse(self.worst, other.worst)
+        self.worst = worst_first((*self.worst, *other.worst))
         for name in _PARTS:
             getattr(self, name).merge(getattr(other, name))
 
@@ -105,9 +106,7 @@ class Seen:
             values[name] = kind.from_json(values[name])
         if values["structure"] is not None:
             values["structure"] = tuple(values["structure"])
-        if values["worst"] is not None:
-            size, case, place, r, c = values["worst"]
-            values["worst"] = Worst(size, case, tuple(place), r, c)
+        values["worst"] = tuple(map(WorstSample.from_json, values["worst"]))
         return cls(**values)
 
 
@@ -116,6 +115,7 @@ _COUNTS = ("count", "beyond", "beyond_float64", "nonfinite", "reference_nan", "c
 _PARTS: dict[str, Any] = {
     "needed": LogHistogram,
     "needed_float64": LogHistogram,
+    "noise_errors": LogHistogram,
     "sums": Differences,
     "top": TopK,
     "divergence": Divergence,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,29 @@ def _edges(count: int) -> NDArray[np.float64]:
     return np.multiply.accumulate(edges)
 
 
+@dataclass(frozen=True)
+class Octaves:
+    """How sizes of errors are spread: a `LogHistogram` with one bin per power of two.
+
+    Attributes:
+        zeros: Numbers that are 0.
+        counts: For each bin that holds something, ascending: its exponent e and its count, the
+            numbers v with 2^(e-1) < v <= 2^e.
+    """
+
+    zeros: int
+    counts: tuple[tuple[int, int], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"zeros": self.zeros, "counts": [list(pair) for pair in self.counts]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Octaves:
+        """The inverse of `to_json`."""
+        return cls(data["zeros"], tuple((e, count) for e, count in data["counts"]))
+
+
 class LogHistogram:
     """Counts of positive numbers in bins whose edges are 2^(k/32): 2.2% wide.
 
@@ -96,9 +120,14 @@ class LogHistogram:
         """Takes in a vector of finite numbers of at least 0."""
         positive = values[values > 0]
         self.zeros += values.size - positive.size
-        found, counts = np.unique(self.bins(positive), return_counts=True)
-        for k, count in zip(found.tolist(), counts.tolist()):
-            self._counts[k] = self._counts.get(k, 0) + count
+        if not positive.size:
+            return
+        bins = self.bins(positive)
+        first = int(bins.min())
+        # Float64 has 67,000 bins at most: counting in place is faster than sorting.
+        counts = np.bincount(bins - first)
+        for k in np.flatnonzero(counts).tolist():
+            self._counts[first + k] = self._counts.get(first + k, 0) + int(counts[k])
 
     def merge(self, other: LogHistogram) -> None:
         """Adds another histogram."""
@@ -136,6 +165,14 @@ class LogHistogram:
     def rows(self) -> list[tuple[float, int]]:
         """Upper end and count of each bin that holds something, ascending; zeros left out."""
         return [(self.edge(k), self._counts[k]) for k in sorted(self._counts)]
+
+    def octaves(self) -> Octaves:
+        """The same with one bin per power of two: coarse enough for a plot."""
+        counts: dict[int, int] = {}
+        for k in sorted(self._counts):
+            exponent = -(-k // self.PER_OCTAVE)  # rounded up: the bins' upper ends are inclusive
+            counts[exponent] = counts.get(exponent, 0) + self._counts[k]
+        return Octaves(self.zeros, tuple(counts.items()))
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

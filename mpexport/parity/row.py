@@ -8,6 +8,7 @@ from typing import Any, Union
 
 from mpexport.findings import Verdict
 from mpexport.parity.accuracy import PairedAccuracy
+from mpexport.parity.exact import Octaves
 from mpexport.parity.tolerance import Tolerance
 
 # Causes. Stable words: they appear in JSON.
@@ -23,6 +24,11 @@ REFERENCE_UNUSABLE = "reference unusable"
 
 Value = Union[float, str, None]
 
+_PARTS: dict[str, Any] = {
+    "accuracy": PairedAccuracy,
+    "errors": Octaves,
+    "noise_errors": Octaves,
+}
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -36,6 +42,36 @@ def encode_number(value: Any) -> Any:
 def decode_number(value: Any) -> Any:
     """The inverse of `encode_number`."""
     return _NAMES.get(value, value) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class WorstSample:
+    """The worst element of a sample.
+
+    Attributes:
+        error: |c - r|; infinite for a wrong NaN or infinity.
+        case: Number of the case.
+        index: Of the element, the sample first.
+        reference: The reference there.
+        candidate: The candidate there. Strings are given as Python literals.
+    """
+
+    error: float
+    case: int
+    index: tuple[int, ...]
+    reference: Value
+    candidate: Value
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        data = {name: encode_number(value) for name, value in asdict(self).items()}
+        return {**data, "index": list(self.index)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WorstSample:
+        """The inverse of `to_json`."""
+        values = {name: decode_number(value) for name, value in data.items()}
+        return cls(**{**values, "index": tuple(data["index"])})
 
 
 @dataclass(frozen=True)
@@ -76,6 +112,7 @@ class TensorComparison:
         worst_index: Its index: the first wrong NaN or infinity, else where |c - r| is largest.
         worst_reference: The reference there.
         worst_candidate: The candidate there. Strings are given as Python literals.
+        worst_samples: The samples with the largest errors, if any, each with its worst element.
         required_rtol: The smallest rtol alone that passes; infinite where r is 0 and c is not.
         required_atol: The smallest atol alone that passes.
         reference_nan: NaN in the reference.
@@ -85,6 +122,8 @@ class TensorComparison:
         noise_floor: Largest |t - r| of the model as trained, where finite.
         rounding_floor: Largest |f - r| where only the rounding to float16 is added: of weights, or
             of all that is float16 in the file.
+        errors: How the sizes |c - r| are spread; None where there is nothing to compare.
+        noise_errors: Likewise |t - r| of the model as trained.
     """
 
     output: str
@@ -116,6 +155,7 @@ class TensorComparison:
     worst_index: tuple[int, ...] | None = None
     worst_reference: Value = None
     worst_candidate: Value = None
+    worst_samples: tuple[WorstSample, ...] = ()
     required_rtol: float | None = None
     required_atol: float | None = None
     reference_nan: int = 0
@@ -124,12 +164,17 @@ class TensorComparison:
     candidate_inf: int = 0
     noise_floor: float | None = None
     rounding_floor: float | None = None
+    errors: Octaves | None = None
+    noise_errors: Octaves | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; numbers that JSON lacks become ``"NaN"``, ``"Infinity"``, …."""
         data = {name: encode_number(value) for name, value in asdict(self).items()}
         data["verdict"] = self.verdict.value
-        data["accuracy"] = None if self.accuracy is None else self.accuracy.to_json()
+        for name in _PARTS:
+            part = getattr(self, name)
+            data[name] = None if part is None else part.to_json()
+        data["worst_samples"] = [sample.to_json() for sample in self.worst_samples]
         data["worst_index"] = None if self.worst_index is None else list(self.worst_index)
         return data
 
@@ -140,8 +185,10 @@ class TensorComparison:
         fields = {n: v if n in text else decode_number(v) for n, v in data.items()}
         index = data["worst_index"]
         fields["verdict"] = Verdict(data["verdict"])
-        if data["accuracy"] is not None:
-            fields["accuracy"] = PairedAccuracy.from_json(data["accuracy"])
+        for name, kind in _PARTS.items():
+            if data[name] is not None:
+                fields[name] = kind.from_json(data[name])
         fields["tolerance"] = Tolerance.from_json(data["tolerance"])
+        fields["worst_samples"] = tuple(map(WorstSample.from_json, data["worst_samples"]))
         fields["worst_index"] = None if index is None else tuple(index)
         return cls(**fields)

@@ -52,7 +52,9 @@ def build(
 
 def to_text(document: Mapping[str, Any]) -> str:
     """JSON with sorted keys, in ASCII; NaN and infinities become strings."""
-    return json.dumps(_plain(document), indent=2, sort_keys=True, allow_nan=False) + "\n"
+    text = json.dumps(_plain(document), indent=2, sort_keys=True, allow_nan=False)
+    # Inside of strings only. GitHub Actions takes it for a command wherever it stands in a log.
+    return text.replace("##[", "##\\u005b") + "\n"
 
 
 def _plain(value: Any) -> Any:

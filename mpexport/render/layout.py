@@ -52,12 +52,19 @@ Block = Union[str, Facts, Table]
 
 
 def one_line(text: str) -> str:
-    r"""The text on one line, with escapes for what a terminal would take as a command.
+    r"""The text on one line, with escapes for what its reader would take as a command.
+
+    Terminals read control characters; GitHub Actions reads ``::`` at the start of a line of the log
+    and ``##[`` anywhere in it.
 
     >>> one_line("layer \x1b[2J\nof a model")
     'layer \\x1b[2J of a model'
+    >>> one_line("::error::of a model")
+    '\\x3a:error::of a model'
     """
-    flat = " ".join(text.splitlines())
+    flat = " ".join(text.splitlines()).replace("##[", r"##\x5b")
+    if flat.lstrip().startswith("::"):
+        flat = flat.replace(":", r"\x3a", 1)
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in flat
     )
@@ -80,6 +87,34 @@ def to_text(blocks: Iterable[Block], *, is_terminal: bool) -> str:
     for block in blocks:
         _print(console, block)
     return "".join(line.rstrip() + "\n" for line in buffer.getvalue().split("\n")[:-1])
+
+
+def plain(blocks: Iterable[Block]) -> str:
+    """Renders blocks without rich, which old devices lack: no colors, as wide as needed."""
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, str):
+            lines.append(one_line(block))
+        elif isinstance(block, Facts):
+            lines += [one_line(block.title)] if block.title else []
+            lines += _columns([("  " + name, value) for name, value in block.pairs], ())
+        else:
+            titles = tuple(title.lstrip(">") for title in block.columns)
+            right = [i for i, title in enumerate(block.columns) if title.startswith(">")]
+            lines += _columns([titles, *map(tuple, block.rows)], right)
+    return "".join(line.rstrip() + "\n" for line in lines)
+
+
+def _columns(rows: Sequence[tuple[str, ...]], right: Iterable[int]) -> list[str]:
+    cells = [[one_line(cell) if cell.strip() else cell for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths))
+        )
+        for row in cells
+    ]
 
 
 def _print(console: Console, block: Block) -> None:

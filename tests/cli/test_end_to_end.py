@@ -11,13 +11,14 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import numpy as np
 import psutil
 import pytest
 
-from mpexport.render import envelope
+from mpexport.render import envelope, parity_document
 
 CLI = [sys.executable, "-m", "mpexport.cli"]
 NEEDED = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime", "ai_edge_litert")
@@ -78,6 +79,40 @@ def test_check(model: Path, process: Callable[..., Any]) -> None:
     ended = process("check", model)
     assert (ended.code, ended.err) == (0, "")
     assert "mixed_float16  float16      float32" in ended.out
+
+
+def test_reports(
+    model: Path, release: tuple[Path, str], process: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Three runs of a real model: everything that reports need is in the document."""
+    folder, _ = release
+    names = ("junit", "markdown", "html")
+    flags = [word for name in names for word in (f"--{name}", tmp_path / name)]
+    files = [folder / name for name in ("tiny.tflite", "tiny_float16.tflite", "tiny.onnx")]
+    ended = process("parity", model, *files, "--json", "--github", *flags)
+    assert ended.code == 0
+    assert ended.err == "::notice title=mpexport parity::PASS: 3 of 3 files passed\n"
+    document = json.loads(ended.out)
+    jsonschema.validate(document, parity_document.schema())
+    rows = [row for report in document["result"]["reports"] for row in report["outputs"]]
+    assert len(rows) == 3
+    for row in rows:
+        for part in ("errors", "noise_errors"):
+            seen = row[part]["zeros"] + sum(count for _, count in row[part]["counts"])
+            assert seen == row["count"]
+    suites = ElementTree.parse(tmp_path / "junit").getroot()
+    assert [suites.get(k) for k in ("tests", "failures", "errors")] == ["3", "0", "0"]
+    page = (tmp_path / "html").read_text(encoding="utf-8")
+    assert page.count('class="bar trained"') > 3
+    assert "times closer than the trained model" in page
+    # The same files from the document alone, where nothing else is.
+    stored, again = tmp_path / "parity.json", tmp_path / "again"
+    stored.write_text(ended.out, encoding="utf-8")
+    again.mkdir()
+    flags = [word for name in names for word in (f"--{name}", again / name)]
+    assert process("report", stored, *flags).code == 0
+    for name in names:
+        assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
 
 
 def test_tflite(model: Path, process: Callable[..., Any], tmp_path: Path) -> None:

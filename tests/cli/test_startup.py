@@ -29,6 +29,7 @@ sys.exit(code)
         ("tflite", "--help"),
         ("export", "--help"),
         ("parity", "--help"),
+        ("report", "--help"),
         ("bench", "--help"),
         ("tflit",),
     ],
@@ -48,7 +49,16 @@ def test_version(cli: Callable[..., Any]) -> None:
 def test_help_lists_commands(cli: Callable[..., Any]) -> None:
     ended = cli("--help")
     assert ended.code == 0
-    for name in ("check", "savedmodel (normalize)", "tflite", "onnx", "export", "parity", "bench"):
+    for name in (
+        "check",
+        "savedmodel (normalize)",
+        "tflite",
+        "onnx",
+        "export",
+        "parity",
+        "report",
+        "bench",
+    ):
         assert f" {name} " in ended.out
     assert cli().out == ended.out
 

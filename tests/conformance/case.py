@@ -70,6 +70,8 @@ class Case:
         literals: Whether the model holds Python numbers that a 16-bit trace rounds; the twin is
             then allowed the difference that rounding them makes in the twin itself.
         bare: Whether the bare tools run on it too. They take minutes for a large model.
+        deep: Whether it only has more of the same blocks than another case; runs when it is named
+            or all are asked for.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Case:
     fast: bool = False
     literals: bool = True
     bare: bool = True
+    deep: bool = False
 
 
 def integers(low: int, high: int, *shape: int, dtype: str = "int32") -> Feed:

@@ -1,6 +1,6 @@
 """Runs the conformance suite: every case, every policy, every target, beside the bare tools.
 
-``python -m tests.conformance.run [PATTERN ...] [--fast] [--shard 1/4] [--jobs 2]``
+``python -m tests.conformance.run [PATTERN ...] [--fast] [--deep] [--shard 1/4] [--jobs 2]``
 
 Results are lines of JSON in ``conformance/results``; a case that has a line made by the same code
 isn't run again, so that a run that was interrupted goes on where it stopped, and shards of
@@ -56,14 +56,23 @@ def all_cases() -> list[Planned]:
 
 
 def select(
-    cases: list[Planned], patterns: list[str], fast: bool, shard: tuple[int, int] = (1, 1)
+    cases: list[Planned],
+    patterns: list[str],
+    fast: bool,
+    shard: tuple[int, int] = (1, 1),
+    *,
+    deep: bool = False,
 ) -> list[Planned]:
-    """The cases that are asked for."""
+    """The cases that are asked for; deep ones only by name, unless all are wanted."""
     wanted = [
         (module, case)
         for module, case in cases
         if (not fast or case.fast)
-        and (not patterns or any(fnmatch.fnmatch(case.name, p) for p in patterns))
+        and (
+            any(fnmatch.fnmatch(case.name, p) for p in patterns)
+            if patterns
+            else deep or not case.deep
+        )
     ]
     return wanted[shard[0] - 1 :: shard[1]]
 
@@ -186,12 +195,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.run", description=__doc__)
     parser.add_argument("patterns", nargs="*", help="names of cases, with * and ?; default: all")
     parser.add_argument("--fast", action="store_true", help="the part that make test runs")
+    parser.add_argument("--deep", action="store_true", help="also the larger sizes of large nets")
     parser.add_argument("--shard", default="1/1", help="which part of how many, for example 2/4")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     part, parts = map(int, options.shard.split("/"))
-    planned = select(all_cases(), options.patterns, options.fast, (part, parts))
+    planned = select(all_cases(), options.patterns, options.fast, (part, parts), deep=options.deep)
     started = time.monotonic()
     run(planned, options.results, options.jobs)
     print(f"{len(planned)} cases, {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
