@@ -83,5 +83,5 @@ def test_values_that_the_library_knows(
 def test_missing_data_file(cli: Callable[..., Any], library: Any) -> None:
     ended = cli("tflite", "m", "--inputs", "/none/data.npz")
     assert ended.code == 3
-    assert ended.err == "mpexport: error: /none/data.npz: no such file\n"
+    assert ended.err == "mpexport: error: /none/data.npz: no such file or directory\n"
     assert library.calls == []
