@@ -26,7 +26,7 @@ _RESNET = {
     "stackwise_num_filters": [64, 12, 16, 24],
     "stackwise_num_blocks": [1, 1, 1, 1],
     "stackwise_num_strides": [1, 2, 2, 2],
-    "block_type": "basic_block",
+    "block_type": "bottleneck_block",
     "image_shape": (_SIDE, _SIDE, 3),
 }
 _VIT = {
@@ -146,7 +146,7 @@ _CASES = [
         },
     ),
     _case("ViT", lambda m: m.ViTBackbone(**_VIT)),
-    _case("ResNet", lambda m: m.ResNetBackbone(**{**_RESNET, "block_type": "bottleneck_block"})),
+    _case("ResNet", lambda m: m.ResNetBackbone(**_RESNET)),
     _case("DeepLabV3", _deeplab),
     _case("SegFormer", _segformer),
     _case("SAM", _sam, _PROMPT),
