@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import functools
 import hashlib
 import importlib
 import json
@@ -86,12 +87,16 @@ def versions() -> dict[str, str]:
     return found
 
 
-def code_digest() -> str:
-    """Of everything a result depends on."""
+@functools.cache
+def code_digest(module: str) -> str:
+    """Of everything that the results of the cases of one module depend on."""
     digest = hashlib.sha256(json.dumps(versions()).encode())
     for folder in ("mpexport", "tests/conformance", "sample_models"):
         for path in sorted((CHECKOUT / folder).rglob("*.py")):
-            if path.name != "table.py" and not path.name.startswith("test_"):
+            other = path.parent.name == "cases" and path.stem != module.rpartition(".")[2]
+            if path.name == "table.py" or path.name.startswith("test_"):
+                continue
+            if not other or path.name.startswith("_"):
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -136,9 +141,9 @@ def stored(results: Path) -> Iterator[dict[str, Any]]:
 
 def run(planned: list[Planned], results: Path, jobs: int) -> list[dict[str, Any]]:
     """Runs what has no result yet; returns the results of all that was planned."""
-    digest = code_digest()
+    codes = {case.name: code_digest(module) for module, case in planned}
     results.mkdir(parents=True, exist_ok=True)
-    done = {r["case"]: r for r in stored(results) if r["code"] == digest}
+    done = {r["case"]: r for r in stored(results) if r["code"] == codes.get(r["case"])}
     waiting: queue.SimpleQueue[Planned] = queue.SimpleQueue()
     for item in planned:
         if item[1].name not in done:
@@ -154,13 +159,13 @@ def run(planned: list[Planned], results: Path, jobs: int) -> list[dict[str, Any]
                 except queue.Empty:
                     return
                 try:
-                    row = {**run_case(module, case, children), "code": digest}
+                    row = {**run_case(module, case, children), "code": codes[case.name]}
                 except BaseException as e:
                     failures.append(e)
                     return
                 with lock:
                     done[case.name] = row
-                    with (results / f"{digest}.jsonl").open("a") as f:
+                    with (results / f"{codes[case.name]}.jsonl").open("a") as f:
                         f.write(json.dumps(row) + "\n")
                     left = total - waiting.qsize()
                     print(f"[{left}/{total}] {summary(row)}", file=sys.stderr, flush=True)

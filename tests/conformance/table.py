@@ -222,13 +222,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--any-code", action="store_true", help="also results of older code")
     parser.add_argument("-o", "--output", type=Path, default=PAGE)
     options = parser.parse_args(arguments)
-    digest = code_digest()
     cases = {case.name: case for _, case in all_cases()}
+    codes = {case.name: code_digest(module) for module, case in all_cases()}
     found = {
         r["case"]: r
         for r in stored(options.results)
-        if r["case"] in cases and (options.any_code or r["code"] == digest)
+        if r["case"] in cases and (options.any_code or r["code"] == codes[r["case"]])
     }
+    left_out = [name for name, case in cases.items() if case.deep and name not in found]
+    cases = {name: case for name, case in cases.items() if name not in left_out}
     missing = sorted(set(cases) - set(found))
     if missing:
         sys.exit(f"{len(missing)} cases have no result of this code, the first is {missing[0]}")
@@ -243,8 +245,13 @@ def main(arguments: list[str] | None = None) -> None:
         f"Made with {made}. {len(rows)} models; each alone would take {minutes:.0f} minutes one "
         "after the other.",
     ]
-    if stale := sorted({r["code"] for r in rows} - {digest}):
-        heading.append(f"Some results are of older code ({', '.join(stale)}).")
+    if left_out:
+        heading.append(
+            f"Not run, since each only has more of the same blocks as a net below: "
+            f"{', '.join(sorted(name.partition('/')[2] for name in left_out))}."
+        )
+    if stale := [r["case"] for r in rows if r["code"] != codes[r["case"]]]:
+        heading.append(f"Results of older code: {', '.join(stale)}.")
     options.output.parent.mkdir(exist_ok=True)
     options.output.write_text(render(cases, rows, heading))
     print(json.dumps({"models": len(rows), "page": str(options.output)}))

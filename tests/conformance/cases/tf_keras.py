@@ -200,7 +200,11 @@ CASES = [
         for name, args in _AUGMENTATION.items()
     ),
     _case("Normalization", _adapted("Normalization", np.arange(40.0).reshape(10, 4) / 7)),
-    _row("Discretization", (4,), lambda k: k.Discretization([-0.5, 0.25, 1.0], dtype="float32")),
+    # It bins no half, and as a layer of integers doesn't cast what it gets.
+    _row("Discretization", (4,), lambda k: [
+        k.Activation("linear", dtype="float32"), k.Discretization([-0.5, 0.25, 1.0]),
+        k.Embedding(4, 3),
+    ]),
     _case("IntegerLookup", _ids("IntegerLookup", vocabulary=[3, 7, 9]),
           feeds={"ids": integers(0, 10, 4, dtype="int64")}, source="savedmodel"),
     _case("CategoryEncoding", _ids("CategoryEncoding", num_tokens=10, output_mode="multi_hot"),
