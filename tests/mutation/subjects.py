@@ -38,9 +38,11 @@ class Subject:
         return not self.module
 
 
-def _cases(module: str, *names: str, policy: str = "mixed_float16") -> list[Subject]:
+def _cases(
+    module: str, *names: str, policy: str = "mixed_float16", fast: bool = False
+) -> list[Subject]:
     place = f"tests.conformance.cases.{module}"
-    return [Subject(name, policy, FLOAT32, place) for name in names]
+    return [Subject(name, policy, FLOAT32, place, fast) for name in names]
 
 
 SUBJECTS = (
@@ -54,7 +56,8 @@ SUBJECTS = (
     *_cases("common", "common/MultiHeadAttention", "common/BatchNormalization"),
     *_cases("layers_conv", "layers/Conv2D-grouped", "layers/SeparableConv2D"),
     *_cases("layers_conv", "layers/Conv2D-strided", "layers/AveragePooling2D-same"),
-    *_cases("layers_rnn", "layers/GRU-state", "layers/LSTM-state", "layers/Bidirectional-apart"),
+    *_cases("layers_rnn", "layers/GRU-state", "layers/Bidirectional-apart"),
+    *_cases("layers_rnn", "layers/LSTM-state", fast=True),
     *_cases("layers", "layers/Subtract", "layers/LayerNormalization"),
     *_cases("layers_rnn", "layers/LSTM-state", policy="mixed_bfloat16"),
 )

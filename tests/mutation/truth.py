@@ -90,7 +90,9 @@ def _draw(module: str, name: str, policy: str, folder: Path) -> tuple[Any, Any, 
     rng = np.random.default_rng(0)
     model, keras = builder._build(case, policy)
     steps = [(n, w + (_STEP * rng.choice([-1, 1], w.shape)).astype(w.dtype)) for n, w in drawn]
-    assign_weights(model, [s if s[1].dtype.kind == "f" else d for s, d in zip(steps, drawn, strict=True)])
+    assign_weights(
+        model, [s if s[1].dtype.kind == "f" else d for s, d in zip(steps, drawn, strict=True)]
+    )
     model.save(folder / "stale-0.keras")
     assign_weights(model, drawn)
     return model, keras, case
@@ -158,7 +160,17 @@ def effect(folder: str, path: str) -> dict[str, Any]:
     }
 
 
-JOBS = {"prepare": prepare, "effect": effect}
+def lowest(folder: str, path: str, output: str, share: float) -> dict[str, Any]:
+    """Below which number a share of the samples of ``rare.npz`` go anywhere in an output."""
+    rare = dict(np.load(Path(folder) / "rare.npz"))
+    values = np.asarray(plain.run_file(Path(path), "", rare)[output], np.float64)
+    if values.size % len(next(iter(rare.values()))):
+        raise ValueError(f"{output} does not come by the sample")
+    lows = values.reshape(len(next(iter(rare.values()))), -1).min(axis=1)
+    return {"limit": float(np.quantile(lows, share))}
+
+
+JOBS = {"prepare": prepare, "effect": effect, "lowest": lowest}
 
 
 def main() -> None:
