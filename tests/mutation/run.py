@@ -165,30 +165,40 @@ def make(bench: Bench, subject: Subject, folder: Path) -> list[tuple[Row, Path]]
     return made
 
 
-def run_subject(bench: Bench, subject: Subject) -> list[Row]:
-    """Makes the mutants of a subject, measures what they do, and asks the gate."""
-    started = time.monotonic()
+def judge(
+    bench: Bench, subject: Subject, made: list[tuple[Row, Path]], asked: dict[str, InputOptions]
+) -> None:
+    """Puts into each row what the truth says, and per kind of inputs what the gate does."""
     folder, noise = bench.prepare(subject)
-    made = make(bench, subject, folder)
-    _say(subject, f"{len(made)} files made", started)
     for row, path in made:
         row.update(bench.effect(folder, path), noise=noise)
-    _say(subject, "effects measured", started)
-    source = folder / "model.keras"
-    data = InputOptions(data=str(folder / "data.npz"), batch=_BATCH)
     # What does not run goes alone: it would end the comparison of the others.
     whole = [m for m in made if "error" not in m[0]]
     chunks = [whole[i : i + _CHUNK] for i in range(0, len(whole), _CHUNK)]
     for chunk in [*chunks, *([m] for m in made if "error" in m[0])]:
-        for key, inputs in (("data", data), ("made_up", InputOptions())):
-            found = bench.verdicts(source, [path for _, path in chunk], inputs)
+        for key, inputs in asked.items():
+            found = bench.verdicts(folder / "model.keras", [path for _, path in chunk], inputs)
             for (row, _), verdict in zip(chunk, found, strict=True):
                 row[key] = verdict
+
+
+def given(folder: Path) -> InputOptions:
+    """The data of a subject."""
+    return InputOptions(data=str(folder / "data.npz"), batch=_BATCH)
+
+
+def run_subject(bench: Bench, subject: Subject) -> list[Row]:
+    """Makes the mutants of a subject, measures what they do, and asks the gate."""
+    started = time.monotonic()
+    folder, _ = bench.prepare(subject)
+    made = make(bench, subject, folder)
+    _say(subject, f"{len(made)} files made", started)
+    judge(bench, subject, made, {"data": given(folder), "made_up": InputOptions()})
     _say(subject, "compared", started)
     untouched = [(row, path) for row, path in made if row["kind"] == UNTOUCHED]
     for seed in _SEEDS:
         files = [path for _, path in untouched]
-        found = bench.verdicts(source, files, InputOptions(seed=seed))
+        found = bench.verdicts(folder / "model.keras", files, InputOptions(seed=seed))
         for (row, _), verdict in zip(untouched, found, strict=True):
             row.setdefault("seeds", []).append(verdict)
     for path in folder.glob("*-fault-*"):

@@ -9,9 +9,9 @@ import pytest
 
 from tests.mutation.faults import KINDS
 from tests.mutation.net import open_net, to_half
-from tests.mutation.run import UNTOUCHED, Bench, run_subject
+from tests.mutation.run import UNTOUCHED, Bench, given, judge, make
 from tests.mutation.subjects import SUBJECTS
-from tests.mutation.table import is_detected, is_effective, render
+from tests.mutation.table import is_detected, is_effective
 
 pytestmark = [pytest.mark.tf, pytest.mark.ort, pytest.mark.litert]
 SUBJECT = next(s for s in SUBJECTS if s.fast)
@@ -86,15 +86,17 @@ def test_rounding_to_half_is_that_of_tensorflow(dtype):
 
 
 def test_the_gate_finds_the_faults_of_one_model(bench):
-    rows = run_subject(bench, SUBJECT)
+    folder, _ = bench.prepare(SUBJECT)
+    made = make(bench, SUBJECT, folder)
+    # Each that does not run takes a comparison of its own: seconds.
+    runs = [m for m in made if "error" not in bench.effect(folder, m[1])]
+    judge(bench, SUBJECT, runs, {"data": given(folder)})
+    rows = [row for row, _ in runs]
     clean = [r for r in rows if r["kind"] == UNTOUCHED]
-    assert all(r["data"].startswith("PASS") and r["made_up"].startswith("PASS") for r in clean)
+    assert [r["data"][:4] for r in clean] == ["PASS", "PASS"]
     assert not any(is_effective(r) for r in clean)
-    effective = [r for r in rows if is_effective(r)]
-    assert len(effective) >= 12
-    # Up to twice the trained noise the gate lets pass; what is beyond, it must find.
-    plain = [r for r in effective if any(e > 2.5 * r["noise"][k] for k, e in r["effect"].items())]
-    assert len(plain) >= 10
+    # Up to twice the noise seen in its own data, the gate lets pass by design.
+    plain = [r for r in rows if any(e > 3 * r["noise"][k] for k, e in r["effect"].items())]
+    assert len(plain) >= 16
     missed = [r for r in plain if not is_detected(r, "data")]
     assert not missed, json.dumps(missed, indent=1)
-    assert "| one weight 10% off |" in render(rows)
