@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mpexport.parity.accuracy import binomial_interval
+from tests.mutation.subjects import SUBJECTS
 
 UNTOUCHED = "untouched"
 Row = dict[str, Any]
@@ -82,10 +83,12 @@ def render(rows: list[Row]) -> str:
         return f"| {title} | {found(chosen, 'data')} | {found(chosen, 'made_up')} |"
 
     subjects = list(dict.fromkeys(row["subject"] for row in rows))
+    waiting = [s.name for s in SUBJECTS if s.name not in subjects]
     lines = [
         _ABOUT,
         f"{len(mutants)} mutants of {len(clean)} files of {len(subjects)} models: "
         f"{', '.join(subjects)}.",
+        *([f"**Not run yet, so this is a part only:** {', '.join(waiting)}."] if waiting else []),
         "",
         "| effect above the trained noise | detected, given data | detected, made-up inputs |",
         "|---|---|---|",
