@@ -16,7 +16,7 @@ TFLITE_STAMP := $(TFLITE_VENV)/.installed
 PIP := -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-heavy conformance lint format bench dist clean
+.PHONY: help venv demo test test-heavy conformance mutation lint format bench dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -78,6 +78,9 @@ conformance: $(STAMP) $(TFLITE_STAMP) ## every model of the suite through every 
 	$(BIN)/python $(PIP) install --quiet --group hub
 	$(BIN)/python -m tests.conformance.run $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m tests.conformance.table)
+
+mutation: $(STAMP) ## faults in exported files that the parity gate must find
+	$(BIN)/python -m tests.mutation.run $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .
