@@ -21,6 +21,12 @@ from mpexport.tensors import Array
 # A trained model (or rounded weights) further than this share of max|r| from the reference is not
 # noisy but broken, for example by overflow; it then excuses nothing.
 NOISE_CAP = 2.0**-3
+# How many times the trained model's own error is still no fault. A float32 file rounds far less
+# than a model in 16 bits; one that computes in float16 as much, but in other places.
+TRAINED_K = {"float32": 0.5, "float16-weights": 1.0, "float16": 2.0}
+# How many times what float32 does to the reference is still no fault of a float32 file: both are
+# maxima of roundings of the same size in other places, over as few as four numbers.
+FLOAT32_K = 4.0
 # An error of up to this many times what the candidate's precision explains is put down to
 # precision: wide enough for a layer more sensitive than most, too narrow for a wrong layer.
 EXPLAINED = 8.0
@@ -40,22 +46,19 @@ class OutputState:
         self,
         name: str,
         bound: Tolerance,
-        explained: Tolerance,
         k: float,
-        *,
-        computes_half: bool = False,
+        precision: str,
     ) -> None:
         """Starts without cases.
 
         Args:
             name: The output.
             bound: What it is held to.
-            explained: What the candidate's precision explains.
-            k: How many times a floor is still no fault.
-            computes_half: Whether the floor is that of computing in float16, not of its weights.
+            k: How many times what rounding to float16 does is still no fault.
+            precision: The candidate's.
         """
-        self._computes_half = computes_half
-        self._name, self._bound, self._explained, self._k = name, bound, explained, k
+        self._name, self._bound, self._k, self._precision = name, bound, k, precision
+        self._explained = default_for(precision)
         self._seen = Seen()
 
     def reject(self, case: int, why: str) -> None:
@@ -87,6 +90,9 @@ class OutputState:
         if kind in ("float", "complex"):
             r = _real(reference)
             self._add_floats(case, r, _real(candidate), self._aside(r, single))
+            plain = self._distances(r, single)
+            if plain.size:
+                seen.single = max(seen.single or 0.0, float(plain.max()))
             noise = self._distances(r, trained)
             if noise.size:
                 seen.noise = max(seen.noise or 0.0, float(noise.max()))
@@ -203,10 +209,10 @@ class OutputState:
             )
         return values
 
-    def _excuses(self, error: float, floor: float | None) -> bool:
+    def _excuses(self, error: float, floor: float | None, k: float) -> bool:
         if floor is None or floor > NOISE_CAP * self._seen.scale:
             return False
-        return error <= self._k * floor
+        return error <= k * floor
 
     def _judge(self, beyond: int, *, is_constant: bool) -> tuple[Verdict, str, str]:
         """Verdict, cause and message."""
@@ -229,12 +235,18 @@ class OutputState:
             what = f"{beyond} of {seen.count} beyond {self._bound}"
             scale = _rounded_up(seen.scale)
             excess = max(0.0, seen.excess - _FLOAT32.atol_scale * scale)
-            if self._excuses(seen.sums.max_abs, seen.noise):
+            if self._precision == "float32" and self._excuses(
+                seen.sums.max_abs, seen.single, FLOAT32_K
+            ):
+                cause = row.OK_FLOAT32
+                message = f"{what}, but the model itself is {seen.single:.3g} off in float32"
+            elif self._excuses(seen.sums.max_abs, seen.noise, TRAINED_K[self._precision]):
                 cause = row.OK_TRAINED_NOISE
                 message = f"{what}, but the trained model is {seen.noise:.3g} off itself"
-            elif self._excuses(excess, seen.rounding):
-                what_rounds = "to float16" if self._computes_half else "the weights alone"
-                cause = row.OK_HALF_ROUNDING if self._computes_half else row.OK_WEIGHT_ROUNDING
+            elif self._excuses(excess, seen.rounding, self._k):
+                computes_half = self._precision == "float16"
+                what_rounds = "to float16" if computes_half else "the weights alone"
+                cause = row.OK_HALF_ROUNDING if computes_half else row.OK_WEIGHT_ROUNDING
                 message = f"{what}, but rounding {what_rounds} makes {seen.rounding:.3g}"
             else:
                 limit = EXPLAINED * (self._explained.atol + self._explained.atol_scale * scale)

@@ -46,6 +46,7 @@ class Seen:
         unexplained: The same with what the candidate's precision explains.
         noise: max|t - r| of the model as trained.
         noise_errors: Histogram of the same.
+        single: max|s - r| of the reference in float32.
         rounding: max|f - r| of the reference with rounding.
         worst: The worst elements of the worst samples.
         sums: Over all numbers.
@@ -70,6 +71,7 @@ class Seen:
     excess: float = 0.0
     unexplained: float = 0.0
     noise: float | None = None
+    single: float | None = None
     noise_errors: LogHistogram = field(default_factory=LogHistogram)
     rounding: float | None = None
     worst: tuple[WorstSample, ...] = ()
@@ -87,7 +89,7 @@ class Seen:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("scale", "excess", "unexplained"):
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
-        for name in ("noise", "rounding"):
+        for name in ("noise", "single", "rounding"):
             known = [v for v in (getattr(self, name), getattr(other, name)) if v is not None]
             setattr(self, name, max(known) if known else None)
         self.worst = worst_first((*self.worst, *other.worst))

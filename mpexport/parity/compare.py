@@ -53,9 +53,11 @@ def compare_cases(
     An output fails when it is missing or extra, has another shape or kind of element, a NaN or
     infinity that the reference does not have there (or lacks one), or a number beyond the bound
     that nothing explains (max|r| counts as up to 2.2% more, see `OutputState`). Beyond the bound it
-    still passes when max|c - r| <= k·max|t - r| (no further from the reference than the trained
-    model t), or when |c - r| <= k·max|f - r| + the float32 bound (no further than rounding to
-    float16 moves the reference: that of the weights, or of everything a float16 file rounds). It is
+    still passes when max|c - r| <= K·max|t - r| (not farther from the reference than the trained
+    model t, K depending on the precision: `mpexport.parity._output.TRAINED_K`), when a float32 file
+    has max|c - r| <= 4·max|s - r| (the reference s in float32), or when |c - r| <= k·max|f - r| +
+    the float32 bound (no further than rounding to float16 moves the reference: that of the weights,
+    or of everything a float16 file rounds). It is
     inconclusive when nothing was compared, the reference has a NaN, or all of the reference is one
     number though it depends on the inputs. Integers, booleans and strings must be equal.
 
@@ -66,7 +68,7 @@ def compare_cases(
         trained: Outputs of the model as trained.
         floor: Outputs of the reference with float16-rounded weights, or of a float16 file whose
             rounding is emulated. Give the float32 bound with it.
-        k: How many times the trained error or the rounding error is still no fault.
+        k: How many times the rounding error is still no fault.
         precision: The candidate's, for telling a ``precision`` failure from a ``conversion`` one.
         constant: Outputs that depend on no input.
 
@@ -162,9 +164,8 @@ class Comparison:
             self._states[name] = OutputState(
                 name,
                 tolerance.for_output(self._tolerances, name),
-                tolerance.default_for(self._precision),
                 self._k,
-                computes_half=self._precision == "float16",
+                self._precision,
             )
         return self._states[name]
 

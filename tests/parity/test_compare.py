@@ -169,14 +169,40 @@ def test_a_constant_reference_is_no_evidence(value):
     assert result.verdict is Verdict.PASS
 
 
-def test_within_trained_noise():
-    trained = REFERENCE + 1e-3
-    result = compare(REFERENCE, REFERENCE - 2e-3, trained=trained)
+@pytest.mark.parametrize(
+    ("precision", "share"), [("float32", 0.5), ("float16-weights", 1.0), ("float16", 2.0)]
+)
+def test_within_trained_noise(precision, share):
+    """A float32 file has to be better than the trained model, a float16 file about as good."""
+    noise = 1e-2
+    trained = REFERENCE + noise
+    inside, outside = REFERENCE - 0.99 * share * noise, REFERENCE - 1.01 * share * noise
+    result = compare(REFERENCE, inside, trained=trained, precision=precision)
     assert (result.verdict, result.cause) == (Verdict.PASS, row.OK_TRAINED_NOISE)
-    assert result.noise_floor == pytest.approx(1e-3)
+    assert result.noise_floor == pytest.approx(noise)
     assert result.mismatched == 6
-    assert compare(REFERENCE, REFERENCE - 2.1e-3, trained=trained).verdict is Verdict.FAIL
-    assert compare(REFERENCE, REFERENCE - 2.1e-3, trained=trained, k=3.0).verdict is Verdict.PASS
+    failed = compare(REFERENCE, outside, trained=trained, precision=precision)
+    assert failed.verdict is Verdict.FAIL
+
+
+def single_run(error, single_error, **options):
+    comparison = Comparison(F32, **options)
+    # The error in float32 falls on other elements than that of the candidate.
+    candidate, single = REFERENCE.copy(), REFERENCE.copy()
+    candidate[0, 0] += error
+    single[-1, -1] += single_error
+    comparison.add(0, {"y": REFERENCE}, {"y": candidate}, single={"y": single})
+    return comparison.rows()[0]
+
+
+def test_within_what_float32_does_to_the_reference():
+    result = single_run(3.9e-3, 1e-3)
+    assert (result.verdict, result.cause) == (Verdict.PASS, row.OK_FLOAT32)
+    assert "the model itself is 0.001 off in float32" in result.message
+    assert single_run(4.1e-3, 1e-3).verdict is Verdict.FAIL
+    assert single_run(3.9e-3, 1e-3, precision="float16-weights").verdict is Verdict.FAIL
+    # A model that float32 can't compute excuses nothing.
+    assert single_run(1.0, 1.0).verdict is Verdict.FAIL
 
 
 def test_a_broken_trained_model_excuses_nothing():
@@ -204,7 +230,7 @@ def test_within_weight_rounding():
 def test_floors_may_be_reached_in_another_case():
     cases = [{"y": REFERENCE}, {"y": 2 * REFERENCE}]
     off = [{"y": REFERENCE + 1e-3}, {"y": 2 * REFERENCE}]
-    trained = [{"y": REFERENCE}, {"y": 2 * REFERENCE + 1e-3}]
+    trained = [{"y": REFERENCE}, {"y": 2 * REFERENCE + 2e-3}]
     (result,) = compare_cases(cases, off, F32, trained)
     assert result.cause == row.OK_TRAINED_NOISE
 
