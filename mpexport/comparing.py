@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from mpexport.artifacts import digest_of
+from mpexport.artifacts import digest_of, entries
 from mpexport.errors import MpExportError, UsageError
 from mpexport.exported import exported_file, format_of, inspect
 from mpexport.optional import require_installed
@@ -86,9 +86,10 @@ class Candidate:
                 ) from e
             raise
 
-    def digest(self) -> str:
-        """SHA-256 of the file."""
-        return digest_of(self.path)
+    def artifact(self) -> dict[str, Any]:
+        """See `mpexport.parity.report.ParityReport`."""
+        size = sum(entry.size_bytes for entry in entries(self.path, self.path.parent))
+        return {"format": self.file.format, "size_bytes": size, "sha256": digest_of(self.path)}
 
 
 def _spread(one: TensorSet, other: TensorSet) -> dict[str, float]:
@@ -184,7 +185,7 @@ def compare(
                 digests=seen.digests,
                 cases=seen.cases,
                 run_to_run=candidate.run_to_run,
-                files={"candidate": candidate.digest()},
+                artifact=candidate.artifact(),
             )
             for candidate in candidates
         ]

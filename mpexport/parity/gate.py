@@ -19,13 +19,12 @@
 
     [budgets.tflite]           # format name
     max_size_mib = 4.0
-    max_p50_ms = 2.5
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -72,7 +71,7 @@ LIMITS: Mapping[str, Limit] = {
     "min_top5_agreement": Limit("top5_agreement", False),
 }
 MAX_ACCURACY_DROP = "max_accuracy_drop"
-BUDGETS = ("max_size_mib", "max_p50_ms", "max_p99_ms")
+MAX_SIZE = "max_size_mib"
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class Gate:
         min_samples: The least number of samples that counts as evidence.
         tolerance: Parts of the bound for outputs without their own.
         outputs: Output name → what it must hold.
-        budgets: Format name → key of `BUDGETS` → limit, in MiB and in milliseconds.
+        budgets: Format name → ``max_size_mib`` → limit in MiB.
         max_accuracy_drop: As a share, of the output with labels; None means no limit.
         labeled: That output, where it is named.
     """
@@ -165,7 +164,7 @@ def parse(data: Mapping[str, Any], where: str) -> Gate:
     budgets = {}
     for name, table in _table(data, "budgets", where).items():
         at = f"{where}: [budgets.{name}]"
-        _known(_is_table(table, at), BUDGETS, at)
+        _known(_is_table(table, at), (MAX_SIZE,), at)
         budgets[name] = {key: _number(value, f"{at} {key}") for key, value in table.items()}
     common = _table(data, "tolerance", where)
     _known(common, _PARTS, f"{where}: [tolerance]")
@@ -202,35 +201,36 @@ def judge(gate: Gate, report: ParityReport) -> list[Missed]:
         for key, limit in output.limits.items():
             found = _judge_limit(key, limit, rows[name])
             missed += [found] if found else []
-        if output.max_accuracy_drop is not None:
-            verdict, text = (rows[name].accuracy or PairedAccuracy()).judge(
-                output.max_accuracy_drop
-            )
-            if verdict is not Verdict.PASS:
-                missed.append(Missed(verdict, name, MAX_ACCURACY_DROP, text))
-    return missed
+    return [*missed, *_judge_accuracy(gate, report), *_judge_size(gate, report)]
 
 
-def judge_budget(
-    gate: Gate, format_name: str, measured: Mapping[str, float | None]
-) -> list[Missed]:
-    """What a file exceeds.
+def _judge_accuracy(gate: Gate, report: ParityReport) -> Iterator[Missed]:
+    limits = {
+        name: output.max_accuracy_drop
+        for name, output in gate.outputs.items()
+        if output.max_accuracy_drop is not None
+    }
+    labeled = {row.output: row.accuracy for row in report.rows if row.accuracy is not None}
+    if gate.max_accuracy_drop is not None:
+        names = [gate.labeled] if gate.labeled is not None else list(labeled)
+        if not names:
+            text = f"{MAX_ACCURACY_DROP} = {gate.max_accuracy_drop:g}, but there are no labels"
+            yield Missed(Verdict.INCONCLUSIVE, "labels", MAX_ACCURACY_DROP, text)
+        limits.update(dict.fromkeys(names, gate.max_accuracy_drop))
+    for name, limit in limits.items():
+        verdict, text = (labeled.get(name) or PairedAccuracy()).judge(limit)
+        if verdict is not Verdict.PASS:
+            yield Missed(verdict, name, MAX_ACCURACY_DROP, text)
 
-    Args:
-        gate: The gate.
-        format_name: Of the file.
-        measured: Key of `BUDGETS` → what was measured, in its unit; None where it was not.
-    """
-    missed = []
-    for key, limit in gate.budgets.get(format_name, {}).items():
-        value = measured.get(key)
-        if value is None:
-            text = f"{key} = {limit:g}, but nothing was measured"
-            missed.append(Missed(Verdict.INCONCLUSIVE, format_name, key, text))
-        elif not value <= limit:
-            text = f"{value:.4g} is above {key} = {limit:g}"
-            missed.append(Missed(Verdict.FAIL, format_name, key, text))
-    return missed
+
+def _judge_size(gate: Gate, report: ParityReport) -> Iterator[Missed]:
+    name = report.artifact.get("format", "")
+    limit = gate.budgets.get(name, {}).get(MAX_SIZE)
+    if limit is not None:
+        size = report.artifact["size_bytes"] / 2**20
+        if size > limit:
+            text = f"{size:.4g} MiB is above {MAX_SIZE} = {limit:g}"
+            yield Missed(Verdict.FAIL, name, MAX_SIZE, text)
 
 
 def value_of(key: str, row: TensorComparison) -> float | None:

@@ -70,7 +70,7 @@ class Partial:
         digests: Number of the case → its digest.
         cases: Number of the case → its name, for made-up inputs.
         run_to_run: See `ParityReport`.
-        files: ``candidate`` → SHA-256 of the file.
+        artifact: See `ParityReport`.
     """
 
     reference: str
@@ -85,7 +85,7 @@ class Partial:
     digests: Mapping[int, str]
     cases: Mapping[int, str] = field(default_factory=dict)
     run_to_run: Mapping[str, float] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
+    artifact: Mapping[str, Any] = field(default_factory=dict)
 
     def report(self) -> ParityReport:
         """What it shows by itself."""
@@ -100,6 +100,7 @@ class Partial:
             notes=self.notes,
             cases={n: self.cases[n] for n in sorted(self.cases)},
             run_to_run=dict(self.run_to_run),
+            artifact=dict(self.artifact),
         )
         return judged(self.gate, report)
 
@@ -118,7 +119,7 @@ class Partial:
             "digests": {str(n): sha for n, sha in self.digests.items()},
             "cases": {str(n): name for n, name in self.cases.items()},
             "run_to_run": dict(self.run_to_run),
-            "files": dict(self.files),
+            "artifact": dict(self.artifact),
         }
 
     @classmethod
@@ -221,7 +222,7 @@ def merge(shards: Iterable[Partial]) -> Partial:
 
 def _check_alike(first: Partial, other: Partial) -> None:
     for what, one, two in (
-        ("candidates", (first.candidate, first.files), (other.candidate, other.files)),
+        ("candidates", (first.candidate, first.artifact), (other.candidate, other.artifact)),
         ("references", first.reference, other.reference),
         ("gates", first.gate, other.gate),
         ("seeds", first.seed, other.seed),

@@ -60,6 +60,7 @@ class ParityReport:
         inputs_sha256: Digest of the inputs, see `mpexport.parity.inputs.digest`.
         notes: Lines for the reader, for example a batch that had to be fixed.
         missed: Limits of the gate that aren't held.
+        artifact: Of the candidate: ``format``, ``size_bytes`` and ``sha256``.
         cases: Number of the case → what it tries, for made-up inputs.
         run_to_run: Output → largest difference between two runs of the candidate on the same
             inputs, for outputs of numbers.
@@ -74,6 +75,7 @@ class ParityReport:
     inputs_sha256: str
     notes: tuple[str, ...] = ()
     missed: tuple[Missed, ...] = ()
+    artifact: dict[str, Any] = field(default_factory=dict)
     cases: dict[int, str] = field(default_factory=dict)
     run_to_run: dict[str, float] = field(default_factory=dict)
 
@@ -104,6 +106,7 @@ class ParityReport:
             "inputs_sha256": self.inputs_sha256,
             "notes": list(self.notes),
             "missed": [m.to_json() for m in self.missed],
+            "artifact": self.artifact,
             "cases": {str(number): name for number, name in self.cases.items()},
             "run_to_run": self.run_to_run,
         }
@@ -121,6 +124,7 @@ class ParityReport:
             inputs_sha256=data["inputs_sha256"],
             notes=tuple(data["notes"]),
             missed=tuple(Missed.from_json(m) for m in data["missed"]),
+            artifact=data["artifact"],
             cases={int(number): name for number, name in data["cases"].items()},
             run_to_run=data["run_to_run"],
         )

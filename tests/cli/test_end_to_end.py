@@ -193,6 +193,33 @@ def test_shards_give_the_bytes_of_one_run(
     assert process("parity", "merge", no_part).code == 3
 
 
+def test_what_the_gate_asks_for_must_be_shown(
+    release: tuple[Path, str],
+    samples: tuple[Path, Path],
+    process: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    x, y = samples
+    asked = ("parity", release[0] / "tiny.tflite", release[0] / "tiny.onnx", "--inputs", x)
+    assert process(*asked, "--labels", y, "--max-accuracy-drop", "50%").code == 0
+    few = process(*asked, "--labels", y, "--max-accuracy-drop", "0.2%")
+    assert few.code == 9
+    assert "max_accuracy_drop" in few.out + few.err or "accuracy" in few.err
+    none = process(*asked, "--max-accuracy-drop", "50%")
+    assert none.code == 9
+    assert "there are no labels" in none.err
+    gate = tmp_path / "mpexport.toml"
+    for text, code, said in (
+        ("[budgets.onnx]\nmax_size_mib = 4.0\n", 0, ""),
+        ("[budgets.onnx]\nmax_size_mib = 0.0001\n", 7, "MiB is above max_size_mib = 0.0001"),
+        ("[samples]\nmin = 50\n", 0, ""),
+        ("[samples]\nmin = 51\n", 9, "50 samples, but the gate asks for 51"),
+    ):
+        gate.write_text(f"version = 1\n{text}")
+        ended = process(*asked, "--gate", gate)
+        assert (ended.code, said in ended.err) == (code, True)
+
+
 MAKE_DATASET = """
 import sys
 import numpy as np

@@ -33,7 +33,7 @@ def test_a_whole_file():
     assert found.min_samples == 360
     assert found.outputs["logits"].max_accuracy_drop == 0.002
     assert found.outputs["logits"].limits == {"min_top1_agreement": 0.995, "max_kl_mean": 1e-4}
-    assert found.budgets == {"tflite": {"max_size_mib": 4.0, "max_p50_ms": 2.5}}
+    assert found.budgets == {"tflite": {"max_size_mib": 4.0}}
     assert found.tolerances() == {
         "": Tolerance(rtol=1e-5, atol_scale=1e-5),
         "logits": Tolerance(rtol=1e-4, atol_scale=1e-5),
@@ -147,10 +147,32 @@ def test_a_gate_for_another_output_is_an_error():
         gate.judge(gate.Gate(outputs={"logit": gate.OutputGate()}), REPORT)
 
 
+@pytest.mark.parametrize(
+    ("seen", "labeled", "verdict"),
+    [
+        (PairedAccuracy(10_000, 9_000, 5, 5), None, None),
+        (PairedAccuracy(10_000, 9_000, 5, 5), "logits", None),
+        (PairedAccuracy(10_000, 9_000, 50, 5), None, Verdict.FAIL),
+        (PairedAccuracy(10_000, 9_000, 50, 5), "logits", Verdict.FAIL),
+        (PairedAccuracy(360, 350, 0, 0), None, Verdict.INCONCLUSIVE),
+        (None, None, Verdict.INCONCLUSIVE),
+        (None, "logits", Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_drop_for_whatever_output_has_labels(seen, labeled, verdict):
+    report = dataclasses.replace(REPORT, rows=(dataclasses.replace(ROW, accuracy=seen),))
+    given = gate.Gate(max_accuracy_drop=0.002, labeled=labeled)
+    found = [m.verdict for m in gate.judge(given, report)]
+    assert found == ([] if verdict is None else [verdict])
+
+
 def test_budgets():
-    given = gate.Gate(budgets={"tflite": {"max_size_mib": 4.0, "max_p50_ms": 2.5}})
-    assert gate.judge_budget(given, "onnx", {}) == []
-    assert gate.judge_budget(given, "tflite", {"max_size_mib": 4.0, "max_p50_ms": 2.5}) == []
-    size, time = gate.judge_budget(given, "tflite", {"max_size_mib": 4.1, "max_p50_ms": None})
-    assert (size.verdict, size.message) == (Verdict.FAIL, "4.1 is above max_size_mib = 4")
-    assert time.verdict is Verdict.INCONCLUSIVE
+    given = gate.Gate(budgets={"tflite": {"max_size_mib": 4.0}})
+
+    def judged(format_name, size):
+        artifact = {"format": format_name, "size_bytes": size, "sha256": ""}
+        return gate.judge(given, dataclasses.replace(REPORT, artifact=artifact))
+
+    assert judged("onnx", 2**30) == judged("tflite", 4 * 2**20) == []
+    (found,) = judged("tflite", 5 * 2**20)
+    assert (found.verdict, found.message) == (Verdict.FAIL, "5 MiB is above max_size_mib = 4")
