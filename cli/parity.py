@@ -102,6 +102,14 @@ def parity(
             metavar="I/N",
         ),
     ] = None,
+    calibrate: Annotated[
+        bool,
+        Parameter(
+            help="Propose a gate file that the candidates hold, with a reason for every number.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
     samples: Samples = NO_SAMPLES,
     source: Model = NO_MODEL,
     written: ReportFiles = NO_REPORTS,
@@ -123,6 +131,8 @@ def parity(
             raise UsageError(
                 "one shard has no report", hint="give the options of reports to: parity merge"
             )
+        if calibrate:
+            raise UsageError("one shard is no measure for a gate", hint="leave out --shard")
     options = {
         "inputs": inputs,
         "gate": limits,
@@ -135,7 +145,8 @@ def parity(
 
         if part is None:
             reports = api.compare(reference, candidates, run=how, **options)
-            return _outcome(reports, verbose=run.verbose)
+            outcome = _outcome(reports, verbose=run.verbose)
+            return _with_gate(outcome, reports) if calibrate and not outcome.error else outcome
         parts = api.compare_part(reference, candidates, shard=part, run=how, **options)
     whole = f"shard {part} is no verdict; all of them are: mpexport parity merge FILES"
     result = {"verdict": Verdict.SKIPPED.value, "parts": [p.to_json() for p in parts]}
@@ -167,6 +178,14 @@ def _outcome(reports: list[ParityReport], *, verbose: bool) -> Outcome:
     warnings = [warn("note", note, r.candidate) for r in reports for note in r.notes]
     blocks = text.parity(reports, verdict, verbose=verbose)
     return Outcome(result, blocks, warnings, _error(reports, verdict))
+
+
+def _with_gate(outcome: Outcome, reports: list[ParityReport]) -> Outcome:
+    from mpexport.parity.calibrate import propose
+
+    proposed = propose(reports)
+    result = {**outcome.result, "proposed_gate": proposed}
+    return replace(outcome, result=result, blocks=[proposed.rstrip("\n")])
 
 
 def _error(reports: list[ParityReport], verdict: Verdict) -> MpExportError | None:

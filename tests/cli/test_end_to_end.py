@@ -209,6 +209,10 @@ def test_what_the_gate_asks_for_must_be_shown(
     assert none.code == 9
     assert "there are no labels" in none.err
     gate = tmp_path / "mpexport.toml"
+    proposed = process(*asked, "--labels", y, "--calibrate")
+    assert proposed.code == 0
+    gate.write_text(proposed.out)
+    assert process(*asked, "--labels", y, "--gate", gate).code == 0
     for text, code, said in (
         ("[budgets.onnx]\nmax_size_mib = 4.0\n", 0, ""),
         ("[budgets.onnx]\nmax_size_mib = 0.0001\n", 7, "MiB is above max_size_mib = 0.0001"),
