@@ -185,7 +185,7 @@ def _with_gate(outcome: Outcome, reports: list[ParityReport]) -> Outcome:
 
     proposed = propose(reports)
     result = {**outcome.result, "proposed_gate": proposed}
-    return replace(outcome, result=result, blocks=[proposed.rstrip("\n")])
+    return replace(outcome, result=result, blocks=proposed.splitlines())
 
 
 def _error(reports: list[ParityReport], verdict: Verdict) -> MpExportError | None:
