@@ -17,8 +17,8 @@ import pytest
 
 import mpexport
 from mpexport.errors import MpExportError
+from mpexport.parity.cases import InputOptions
 from mpexport.results import ExportedFile, ExportResult, RunOptions
-from mpexport.verify import InputOptions
 from mpexport.worker.pool import WorkerPool
 from tests.e2e.kit import CHECKOUT, within
 

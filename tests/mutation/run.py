@@ -48,9 +48,11 @@ Row = dict[str, Any]
 class _Reusing(RunOptions):
     """Takes all workers from the pool: a start costs more than a comparison of a small file."""
 
-    def worker(self, purpose: str = "") -> AbstractContextManager[Worker]:
+    def worker(
+        self, purpose: str = "", python: str | None = None
+    ) -> AbstractContextManager[Worker]:
         """A worker that may have served other files."""
-        return super().worker(purpose or "mutation")
+        return super().worker(purpose or "mutation", python)
 
 
 class Bench:

@@ -57,6 +57,7 @@ def test_names_shapes_and_values(write):
         "num_threads": 2,
         "weights": "float32",
         "compute": "float32",
+        "graph_optimization_level": "all",
         "execution_providers": ["CPUExecutionProvider"],
     }
     session.close()
