@@ -192,7 +192,8 @@ def test_transposed_convolution(name):
 @pytest.mark.parametrize("stride", [2, 3])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
-def test_transposed_convolution_of_open_size(padding, size, stride):
+@pytest.mark.parametrize("is_computed", [False, True])
+def test_transposed_convolution_of_open_size(padding, size, stride, is_computed):
     """What cannot be shared evenly is cut behind, as TensorFlow does it."""
     kernel = _RNG.standard_normal((size, size, 4, 3)).astype(np.float32)
     rows, columns = (
@@ -202,6 +203,12 @@ def test_transposed_convolution_of_open_size(padding, size, stride):
     def call(x):
         open_size = tf.tensordot(x, np.eye(3, dtype=np.float32), 1)  # as a Dense layer computes it
         shape = [tf.shape(x)[0], rows, columns, 4]
+        if is_computed:
+            given = tf.shape(open_size)
+            for axis in (1, 2):
+                shape[axis] = given[axis] * stride
+                if padding == "VALID":
+                    shape[axis] += size - stride
         return tf.nn.conv2d_transpose(open_size, kernel, shape, stride, padding)
 
     assert convert_and_check(call, IMAGE)["ConvTranspose"] == 1

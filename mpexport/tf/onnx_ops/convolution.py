@@ -31,7 +31,9 @@ def _conv_transpose(ctx: Any, node: Any, name: str, args: Any) -> None:
     ConvTranspose.version_1(ctx, node)
     pads = node.get_attr("pads")
     if pads is None:
-        node.set_attr("auto_pad", "SAME_UPPER")  # with an ``output_shape``: the smaller half first
+        # Without an ``output_shape``, tf2onnx cuts the result itself.
+        if node.get_attr("output_shape") is not None:
+            node.set_attr("auto_pad", "SAME_UPPER")  # the smaller half first
         return
     axes = len(pads.ints) // 2
     totals = [begin + end for begin, end in zip(pads.ints[:axes], pads.ints[axes:])]
