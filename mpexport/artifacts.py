@@ -85,6 +85,11 @@ def entries(path: Path, base: Path) -> tuple[FileEntry, ...]:
     )
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    return sum(p.stat().st_size for p in _files(path))
+
+
 def digest_of(path: Path) -> str:
     """One SHA-256 for a file, or for the names and contents of a folder."""
     if path.is_file():

@@ -14,13 +14,14 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from mpexport.artifacts import digest_of, entries
+from mpexport.artifacts import digest_of, size_of
 from mpexport.errors import MpExportError, UsageError
 from mpexport.exported import exported_file, format_of, inspect
 from mpexport.optional import require_installed
 from mpexport.parity.cases import InputOptions, count_samples, iterate_thoroughly
 from mpexport.parity.gate import Gate
 from mpexport.parity.inputs import case_digest
+from mpexport.parity.labels import Labels
 from mpexport.parity.partial import Partial, Shard
 from mpexport.parity.streams import Stream, is_saved_dataset
 from mpexport.parity.stress import Case
@@ -30,12 +31,8 @@ from mpexport.results import RunOptions
 from mpexport.runtime_choice import RuntimeChoice
 from mpexport.scratch import make_scratch
 from mpexport.signature import Signature
-from mpexport.tensors import Array, TensorSet, load_npy_dir
-from mpexport.verify import (
-    FileComparison,
-    RunFile,
-    run_file,
-)
+from mpexport.tensors import Array, TensorSet, as_float64, kind_of, load_npy_dir
+from mpexport.verify import FileComparison, RunFile, run_file
 from mpexport.worker.parent import Worker
 
 # Inputs that are run in one go: enough for calls to cost little, too little to be felt.
@@ -88,14 +85,17 @@ class Candidate:
 
     def artifact(self) -> dict[str, Any]:
         """See `mpexport.parity.report.ParityReport`."""
-        size = sum(entry.size_bytes for entry in entries(self.path, self.path.parent))
-        return {"format": self.file.format, "size_bytes": size, "sha256": digest_of(self.path)}
+        return {
+            "format": self.file.format,
+            "size_bytes": size_of(self.path),
+            "sha256": digest_of(self.path),
+        }
 
 
 def _spread(one: TensorSet, other: TensorSet) -> dict[str, float]:
     """Output → largest difference, for outputs of numbers."""
     return {
-        name: float(np.max(np.abs(a.astype(np.float64) - other[name].astype(np.float64))))
+        name: float(np.abs(as_float64(a) - as_float64(other[name])).max())
         for name, a in one.items()
         if _is_number(a) and a.size and a.shape == other[name].shape
     }
@@ -243,26 +243,14 @@ class _Seen:
         self._started = time.monotonic()
         for chunk in _chunks(cases):
             taken = [(n, case) for n, case in chunk if shard.takes(n)]
-            true: dict[int, Any] = {}
-            if taken:
-                ran = self._reference(reference, taken)
-                if ran is None:
-                    continue
-                paths, runs = ran
+            ran = self._reference(reference, taken) if taken else None
+            true = None
             if labels is not None:
-                expected = dict(zip([n for n, _ in taken], runs.expected if taken else []))
-                for n, case in chunk:
-                    if n in expected:
-                        true[n] = labels.take(expected[n])
-                    else:
-                        labels.skip(count_samples(case.inputs))
-            if not taken:
-                continue
-            for candidate in candidates:
-                candidate.add(
-                    taken, paths, runs, None if labels is None else [true[n] for n, _ in taken]
-                )
-            self._count(taken)
+                true = _labels_of(labels, chunk, shard, ran[1].expected if ran else [])
+            if ran is not None:
+                for candidate in candidates:
+                    candidate.add(taken, *ran, true)
+                self._count(taken)
         if labels is not None:
             labels.finish()
 
@@ -297,12 +285,26 @@ class _Seen:
             self._progress(f"compared {self.samples} samples, {rate:.3g} per second")
 
 
+def _labels_of(
+    labels: Labels, chunk: list[tuple[int, Case]], shard: Shard, expected: list[TensorSet]
+) -> LabelList:
+    """The labels of the cases that were run; those of the others are passed over."""
+    outputs = iter(expected)
+    found: LabelList = []
+    for number, case in chunk:
+        if shard.takes(number):
+            found.append(labels.take(next(outputs)))
+        else:
+            labels.skip(count_samples(case.inputs))
+    return found
+
+
 def _is_number(array: Array) -> bool:
-    return array.dtype.kind in "fiu"
+    return kind_of(array) in ("float", "int")
 
 
 def _is_finite(array: Array) -> bool:
-    return bool(np.all(np.isfinite(array.astype(np.float64))))
+    return bool(np.isfinite(as_float64(array)).all())
 
 
 def _chunks(cases: Iterator[Case]) -> Iterator[list[tuple[int, Case]]]:

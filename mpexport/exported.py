@@ -64,13 +64,7 @@ def exported_file(
 
 def inspect(worker: Worker, file: RunFile) -> tuple[RunFile, Signature]:
     """Opens a file in its runtime: its precision and its signature."""
-    answer = worker.call(
-        "inspect",
-        format=file.format,
-        runtime=file.runtime,
-        path=str(file.path),
-        options=file.options(),
-    )
+    answer = worker.call("inspect", **file.request())
     environment = answer["environment"]
     stored = "float16-weights" if environment.get("weights") == "float16" else "float32"
     precision = "float16" if environment.get("compute") == "float16" else stored
@@ -85,13 +79,5 @@ def measure(
     case = next(iterate(signature, [signature], inputs, {}, batches=(batch,)))
     stored = worker.scratch / "inputs"
     save_npy_dir(case, stored)
-    answer = worker.call(
-        "measure",
-        format=file.format,
-        runtime=file.runtime,
-        path=str(file.path),
-        options=file.options(),
-        case=str(stored),
-        timing=timing,
-    )
+    answer = worker.call("measure", **file.request(), case=str(stored), timing=timing)
     return LatencyReport.from_json(answer)

@@ -40,9 +40,9 @@ class RunOptions:
         Args:
             purpose: What it is for; with a pool, a worker that has served the same purpose before
                 may be given. Empty: always a new one.
-            python: Interpreter to run it with; None for this one.
+            python: Interpreter to run it with, always in a new one; None for this one.
         """
-        if self.pool is not None and purpose:
+        if self.pool is not None and purpose and python is None:
             return self.pool.lease(purpose)
         return Worker(
             timeout_s=self.timeout_s,

@@ -44,12 +44,17 @@ class RunFile:
     settings: Mapping[str, str] = field(default_factory=dict)
     is_clamped: bool = False
 
-    def options(self) -> dict[str, Any]:
-        """Of `mpexport.runtimes.RuntimeOptions`, as JSON."""
+    def request(self) -> dict[str, Any]:
+        """What the jobs of a worker that open the file ask for."""
         return {
-            "num_threads": self.num_threads,
-            "signature": self.signature,
-            "settings": dict(self.settings),
+            "format": self.format,
+            "runtime": self.runtime,
+            "path": str(self.path),
+            "options": {  # of `mpexport.runtimes.RuntimeOptions`
+                "num_threads": self.num_threads,
+                "signature": self.signature,
+                "settings": dict(self.settings),
+            },
         }
 
 
@@ -145,15 +150,7 @@ def run_file(
     """
     output = worker.scratch / "outputs"
     shutil.rmtree(output, ignore_errors=True)
-    answer = worker.call(
-        "run",
-        format=file.format,
-        runtime=file.runtime,
-        path=str(file.path),
-        options=file.options(),
-        cases=cases,
-        output=str(output),
-    )
+    answer = worker.call("run", **file.request(), cases=cases, output=str(output))
     outputs = [
         {name: np.array(array) for name, array in case.items()}
         for case in load_cases(output, len(cases))

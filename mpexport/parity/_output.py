@@ -89,17 +89,13 @@ class OutputState:
         seen.count += reference.size
         if kind in ("float", "complex"):
             r = _real(reference)
-            self._add_floats(case, r, _real(candidate), self._aside(r, single))
-            plain = self._distances(r, single)
-            if plain.size:
-                seen.single = max(seen.single or 0.0, float(plain.max()))
-            noise = self._distances(r, trained)
-            if noise.size:
-                seen.noise = max(seen.noise or 0.0, float(noise.max()))
-                seen.noise_errors.add(noise)
-            rounding = self._distances(r, rounded)
-            if rounding.size:
-                seen.rounding = max(seen.rounding or 0.0, float(rounding.max()))
+            plain = self._aside(r, single)
+            self._add_floats(case, r, _real(candidate), plain)
+            seen.single = _larger(seen.single, _distances(r, plain))
+            noise = _distances(r, self._aside(r, trained))
+            seen.noise = _larger(seen.noise, noise)
+            seen.noise_errors.add(noise)
+            seen.rounding = _larger(seen.rounding, _distances(r, self._aside(r, rounded)))
             if labels is not None:
                 seen.accuracy.add(r, _real(candidate), labels)
         else:
@@ -188,14 +184,6 @@ class OutputState:
             needed.add(scales[scales > self._seen.scale])
         else:
             setattr(self._seen, count, getattr(self._seen, count) + int((over > 0).sum()))
-
-    def _distances(self, r: Floats, other: Array | None) -> Floats:
-        """|other - r| of the finite pairs, as a vector: a NaN of the other excuses nothing."""
-        values = self._aside(r, other)
-        if values is None:
-            return np.empty(0)
-        finite = np.isfinite(values) & np.isfinite(r)
-        return np.abs(values[finite] - r[finite])
 
     def _aside(self, r: Floats, other: Array | None) -> Floats | None:
         """Numbers of another run of the model."""
@@ -329,6 +317,18 @@ class OutputState:
             rounding_floor=seen.rounding,
             **measured,
         )
+
+
+def _distances(r: Floats, other: Floats | None) -> Floats:
+    """|other - r| of the finite pairs, as a vector: a NaN of the other excuses nothing."""
+    if other is None:
+        return np.empty(0)
+    finite = np.isfinite(other) & np.isfinite(r)
+    return np.abs(other[finite] - r[finite])
+
+
+def _larger(known: float | None, distances: Floats) -> float | None:
+    return max(known or 0.0, float(distances.max())) if distances.size else known
 
 
 def _rounded_up(scale: float) -> float:

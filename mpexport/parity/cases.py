@@ -84,7 +84,7 @@ def iterate(
     if inputs.data is not None:
         yield from from_data(inputs.data, signature, inputs.batch)
         return
-    batch = fixed_batch(files) if files else 1
+    batch = fixed_batch(files)
     ranges = _ranges(signature, inputs, inferred)
     wanted = _with_fixed_sizes(signature, files)
     own = {s.shape[0] for s in wanted.inputs if s.shape}
@@ -103,7 +103,7 @@ def iterate_thoroughly(
         return
     yield from stress_cases(
         _with_fixed_sizes(signature, files),
-        fixed_batch(files) if files else 1,
+        fixed_batch(files),
         inputs.seed,
         _ranges(signature, inputs, inferred),
     )

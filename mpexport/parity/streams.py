@@ -39,7 +39,8 @@ def load_function(option: str, text: str) -> Callable[..., Any]:
     module_name, colon, name = text.partition(":")
     if not colon or not module_name or not name:
         raise UsageError(f"{option} {text}: no function", hint="write MODULE:FUNCTION")
-    sys.path.insert(0, os.getcwd())
+    here = os.getcwd()
+    sys.path.insert(0, here)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             module = importlib.import_module(module_name)
@@ -48,7 +49,7 @@ def load_function(option: str, text: str) -> Callable[..., Any]:
     except Exception as e:
         raise InputError(f"{option} {text}: importing it fails: {_cause(e)}") from e
     finally:
-        sys.path.remove(os.getcwd())
+        sys.path.remove(here)
     function = getattr(module, name, None)
     if not callable(function):
         raise UsageError(f"{option} {text}: {module_name} has no function {name!r}")

@@ -97,7 +97,11 @@ def _case(number: int | None, cases: Mapping[int, str]) -> str:
     return f"{number} ({name})" if name else str(number)
 
 
-def _details(row: TensorComparison, cases: Mapping[int, str]) -> list[tuple[str, str]]:
+def _details(report: ParityReport) -> Facts:
+    return Facts("", [pair for row in report.rows for pair in _found(row, report.cases)])
+
+
+def _found(row: TensorComparison, cases: Mapping[int, str]) -> list[tuple[str, str]]:
     """What one output's comparison found, beyond its line in the table."""
     facts = [
         count(row.count, "value"),
@@ -174,9 +178,7 @@ def _outputs(file: ExportedFile) -> list[Block]:
     blocks: list[Block] = []
     for report in file.parity:
         blocks += ["", _table(report.rows)]
-        blocks.append(
-            Facts("", [pair for row in report.rows for pair in _details(row, report.cases)])
-        )
+        blocks.append(_details(report))
     return blocks
 
 
@@ -231,10 +233,7 @@ def parity(
                 for name, spread in sorted(report.run_to_run.items())
             ]
         blocks += [Facts(report.candidate, pairs), "", _table(report.rows)]
-        blocks += [
-            Facts("", [pair for row in report.rows for pair in _details(row, report.cases)]),
-            "",
-        ]
+        blocks += [_details(report), ""]
     passed = sum(report.passed for report in reports)
     blocks.append(f"{verdict.value}: {passed} of {count(len(reports), 'file')} passed")
     return blocks
