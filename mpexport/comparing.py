@@ -177,13 +177,14 @@ def compare(
                 candidate=candidate.label,
                 environment=candidate.comparison.environment,
                 seed=inputs.seed,
-                notes=(*notes, *seen.notes),
+                notes=notes,
                 gate=gate,
                 shard=part,
                 verdict=candidate.comparison.verdict.to_json(),
                 samples=seen.samples,
                 digests=seen.digests,
                 cases=seen.cases,
+                left_out=seen.left_out,
                 run_to_run=candidate.run_to_run,
                 artifact=candidate.artifact(),
             )
@@ -225,7 +226,7 @@ class _Seen:
         self.samples = 0
         self.digests: dict[int, str] = {}
         self.cases: dict[int, str] = {}
-        self.notes: list[str] = []
+        self.left_out: dict[int, str] = {}
         self._progress = run.progress
         self._started = 0.0
 
@@ -236,7 +237,11 @@ class _Seen:
         inputs: InputOptions,
         shard: Shard,
     ) -> None:
-        """Runs every case of the shard through everything."""
+        """Runs every case of the shard through everything.
+
+        Raises:
+            UsageError: The shard has none.
+        """
         labels = inputs.open_labels()
         files = [*reference.limits, *(c.signature for c in candidates)]
         cases = iterate_thoroughly(reference.signature, files, inputs, reference.ranges)
@@ -253,24 +258,26 @@ class _Seen:
                 self._count(taken)
         if labels is not None:
             labels.finish()
+        if not self.samples:
+            raise UsageError(f"shard {shard} has nothing to run", hint="use fewer shards")
 
     def _reference(
         self, reference: Reference, taken: list[tuple[int, Case]]
     ) -> Optional[tuple[list[str], ModelRuns]]:
         """What the reference gives; None for a made-up case that says nothing."""
-        case = taken[0][1]
+        number, case = taken[0]
         if not case.may_skip:
             return reference.run([case.inputs for _, case in taken])
         try:
             paths, runs = reference.run([case.inputs])
         except MpExportError as e:
-            self.notes.append(f"inputs left out: {case.name}: the reference fails: {e.message}")
+            why = f"the reference fails: {e.message}"
+            self.left_out[number] = f"inputs left out: {case.name}: {why}"
             return None
         strange = [n for n, a in runs.expected[0].items() if _is_number(a) and not _is_finite(a)]
         if strange:
-            self.notes.append(
-                f"inputs left out: {case.name}: the reference gives NaN or Inf for {strange[0]}"
-            )
+            why = f"the reference gives NaN or Inf for {strange[0]}"
+            self.left_out[number] = f"inputs left out: {case.name}: {why}"
             return None
         return paths, runs
 

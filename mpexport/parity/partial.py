@@ -69,6 +69,7 @@ class Partial:
         samples: Samples run.
         digests: Number of the case → its digest.
         cases: Number of the case → its name, for made-up inputs.
+        left_out: Number of a case that wasn't run → why, for people.
         run_to_run: See `ParityReport`.
         artifact: See `ParityReport`.
     """
@@ -84,6 +85,7 @@ class Partial:
     samples: int
     digests: Mapping[int, str]
     cases: Mapping[int, str] = field(default_factory=dict)
+    left_out: Mapping[int, str] = field(default_factory=dict)
     run_to_run: Mapping[str, float] = field(default_factory=dict)
     artifact: Mapping[str, Any] = field(default_factory=dict)
 
@@ -97,7 +99,7 @@ class Partial:
             seed=self.seed,
             num_samples=self.samples,
             inputs_sha256=digest(self.digests[n] for n in sorted(self.digests)),
-            notes=self.notes,
+            notes=(*self.notes, *(self.left_out[n] for n in sorted(self.left_out))),
             cases={n: self.cases[n] for n in sorted(self.cases)},
             run_to_run=dict(self.run_to_run),
             artifact=dict(self.artifact),
@@ -118,6 +120,7 @@ class Partial:
             "samples": self.samples,
             "digests": {str(n): sha for n, sha in self.digests.items()},
             "cases": {str(n): name for n, name in self.cases.items()},
+            "left_out": {str(n): why for n, why in self.left_out.items()},
             "run_to_run": dict(self.run_to_run),
             "artifact": dict(self.artifact),
         }
@@ -133,6 +136,7 @@ class Partial:
                 "shard": Shard.parse(data["shard"]),
                 "digests": {int(n): sha for n, sha in data["digests"].items()},
                 "cases": {int(n): name for n, name in data["cases"].items()},
+                "left_out": {int(n): why for n, why in data["left_out"].items()},
                 "run_to_run": {name: float(x) for name, x in data["run_to_run"].items()},
             }
         )
@@ -216,6 +220,7 @@ def merge(shards: Iterable[Partial]) -> Partial:
         samples=sum(part.samples for part in parts),
         digests={n: sha for part in parts for n, sha in part.digests.items()},
         cases={n: name for part in parts for n, name in part.cases.items()},
+        left_out={n: why for part in parts for n, why in part.left_out.items()},
         run_to_run=spread,
     )
 
