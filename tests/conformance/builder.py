@@ -15,11 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
-import os
 import shutil
-import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +25,7 @@ from sample_models.twin import assign_weights, named_weights
 from tests.conformance import bare, plain
 from tests.conformance.case import Build, Case, Saved
 from tests.conformance.numbers import difference, is_evidence, spread
+from tests.conformance.serving import one_line, serve
 
 _HALF = {
     "mixed_float16": "float16",
@@ -273,7 +270,7 @@ def check(
             try:
                 found = plain.run_file(Path(path), signature, inputs)
             except Exception as e:
-                problem = f"does not run at batch {i}: {_line(e)}"
+                problem = f"does not run at batch {i}: {one_line(e)}"
                 break
             ratio, why = difference(expected, found, extra)
             if why or ratio > worst:
@@ -288,28 +285,8 @@ def check(
     return answer
 
 
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"[:200]
-
-
 JOBS = {"build": build, "check": check}
 
 
-def main() -> None:
-    """Serves jobs until standard input closes."""
-    outgoing = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever libraries print must not get between the answers
-    for line in sys.stdin:
-        job = json.loads(line)
-        try:
-            answer = {"result": JOBS[job.pop("job")](**job)}
-        except Exception as e:
-            traceback.print_exc()
-            answer = {"error": _line(e)}
-        outgoing.write(json.dumps(answer) + "\n")
-        outgoing.flush()
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    serve(JOBS)

@@ -13,11 +13,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import shutil
-import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +24,7 @@ from sample_models.data import Digits, load_digits
 from sample_models.optimizers import make_optimizer
 from sample_models.twin import assign_weights, float32_twin, named_weights
 from tests.conformance import builder, plain
+from tests.conformance.serving import serve
 
 # Samples: what a fault on one sample in 1,000 takes to be all but surely among the data is 5,000,
 # exp(-5) = 0.7%.
@@ -173,22 +170,5 @@ def lowest(folder: str, path: str, output: str, share: float) -> dict[str, Any]:
 JOBS = {"prepare": prepare, "effect": effect, "lowest": lowest}
 
 
-def main() -> None:
-    """Serves jobs until standard input closes."""
-    outgoing = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever libraries print must not get between the answers
-    for line in sys.stdin:
-        job = json.loads(line)
-        try:
-            answer = {"result": JOBS[job.pop("job")](**job)}
-        except Exception as e:
-            traceback.print_exc()
-            text = next(iter(str(e).strip().splitlines()), "")
-            answer = {"error": f"{type(e).__name__}: {text}"[:200]}
-        outgoing.write(json.dumps(answer) + "\n")
-        outgoing.flush()
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    serve(JOBS)
